@@ -1,4 +1,4 @@
-"""Live shells around the pure ring: processes, sockets, threads and clocks; a few of them are Ray actors.
+"""Live shells around the pure ring: processes, sockets, threads and clocks. A few of the processes are Ray actors.
 
-Start with `system.py`, which starts and finds a system; ARCHITECTURE.md names the actors. No other folder of the ring imports this one.
+Start with `system.py`, which starts and finds a system; ARCHITECTURE.md names the actors. `engine/`, `loadshed/` and `scheduler/` do not import `actors/`.
 """

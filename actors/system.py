@@ -1,5 +1,8 @@
 """A whole system: started on this machine, started on a Ray cluster, or found on a cluster.
 
+A system consists of a coordinator and, on each node, a gateway, a dispatcher and hosts. A system on this machine ends with this
+process. For example:
+
     with start(settings, classes) as system:        # a local Ray of its own
         system.coordinator.add_query(…)
 
@@ -135,7 +138,7 @@ class System:
         return turns
 
     def readers(self, node: str) -> dict[str, set[str]]:
-        """Return, by stream of the node, the readers that are connected; new readers do not get rows that came in before."""
+        """Return the connected readers of each stream of the node. A new reader does not get rows that arrived earlier."""
         connected = {
             stream["stream"]: {name for name, reader in stream["readers"].items() if reader["connected"]}
             for stream in repeated(self.gateway(node).status)["streams"]
@@ -143,7 +146,7 @@ class System:
         return {stream: names for stream, names in connected.items() if names}
 
     def accepted_rows(self, node: str) -> dict[str, int]:
-        """Return the number of rows that have come in at a node, by stream."""
+        """Return the number of rows that have arrived at a node, by stream."""
         streams = repeated(self.gateway(node).status)["streams"]
         return {stream["stream"]: stream["accepted_rows"] for stream in streams}
 
@@ -152,7 +155,7 @@ class System:
         return RunDirs(shared_memory(), self.name, node).door_socket
 
     def endpoint(self, node: str) -> str | None:
-        """Return the network address of the node for producers and readers elsewhere; None if it was started without an endpoint."""
+        """Return the network address of the node for producers and readers elsewhere; None if the node has no endpoint."""
         endpoint: str | None = repeated(self.gateway(node).status)["endpoint"]
         return endpoint
 
@@ -277,7 +280,7 @@ def start(
 def start_local(system: System, lanes: int, base: Path, *, pinned: bool, loopback: bool) -> Cores:
     """Start a Ray on this machine that ends with the system, and return the processors of its lanes.
 
-    Files of dead systems are removed. Processors are reserved before Ray starts, because its processes inherit the others.
+    Files of dead systems are removed. The processors of the lanes are reserved before Ray starts, so that Ray's processes do not use them.
     """
     remove_dead(base)
     remove_dead_temporary(Path(tempfile.gettempdir()))
@@ -381,7 +384,7 @@ def forget_name() -> None:
 
 
 def delete_name() -> None:
-    with suppress(Exception):  # If Ray has ended, its store has ended too.
+    with suppress(Exception):  # If Ray has ended, its store has ended too, with the names.
         kv_store.delete(SETTINGS_KEY)
         kv_store.delete(SYSTEM_KEY)
 

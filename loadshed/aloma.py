@@ -33,9 +33,9 @@ from typing import Literal
 from loadshed.monitors import Verdict
 
 LEAST_DROP_STEP = 0.01
-# Minimum headroom in processors. With a headroom of 0, every ratio to it would be NaN for ever.
+# Minimum headroom in processors. A headroom of 0 would make ratios of load to headroom NaN for ever.
 LEAST_HEADROOM = 1e-4
-# Largest accepted ratio of load to headroom. A larger ratio is a broken measurement, which must not make results infinite.
+# Largest accepted ratio of load to headroom. A larger ratio comes from a wrong measurement and would make results infinite.
 LARGEST_LOAD_RATIO = 1e6
 
 
@@ -53,7 +53,7 @@ class AlomaBranch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Headroom and kept fraction, which ALoMa controls, and the last branch with the number of cycles in a row in it."""
+    """Headroom and kept fraction, which ALoMa controls, the last branch, and for how many cycles in a row this branch was followed."""
 
     headroom: float
     keep: float = 1.0

@@ -60,7 +60,7 @@ def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lan
     """Return one load manager for all classes, with the shortest target and the lowest maximum drop of any class."""
     target_s = min(class_.delay_target_ms for class_ in classes) / 1e3
     max_drop = min(class_.max_drop for class_ in classes)
-    # The common manager does not trim queues, because it does not know which class a queued tuple belongs to.
+    # The common manager does not trim queues, because its measurements do not say to which class a queued tuple belongs.
     return LoadManager(
         name=EVERYBODY,
         settings=settings,

@@ -13,7 +13,7 @@ class InputCycle:
     offered: int  # Tuples that arrived, before shedding
     work_s: float  # Processor-seconds that one tuple takes in all operators, down to the roots
     waiting_s: float = 0.0  # Age of the oldest tuple in the stream's queue, 0 if the queue is empty
-    batches: int = 0  # Number of batches in which the tuples arrived; 0 if they arrived one by one
+    batches: int = 0  # Number of batches in which the tuples arrived; 0 if tuples arrived one by one
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,13 @@ from loadshed.monitors import LEAST_CYCLE_S, RATE_ALPHA, LoadMonitor, ResponseMo
 from scheduler.capacity.core import HeadroomScaled
 
 EXPLANATIONS_KEPT = 1000
-# Thresholds above which a cycle counts as overload: queue, in parts of a cycle's work; and load, as a multiple of headroom and share.
+# Queue above which a class counts as backlogged, as a fraction of the work that the class can do in one load cycle.
 OVERLOAD_QUEUE_CYCLES = 0.25
+# Multiple of headroom and share above which a load is an overload beyond doubt.
 OVERLOAD_MARGIN = 1.05
-# Number of backlogged cycles averaged to estimate the capacity that a class really gets; in a single cycle it may get few turns or none.
+# Number of backlogged cycles averaged to estimate the capacity that a class really gets. One cycle is too short: it may have few turns.
 FULL_CYCLES = 4
-# Time constant, in seconds, with which the allowance for drops from the queue decays; `_allow` computes the allowance.
+# Seconds after which the allowance for drops from the queue (see `_allow`) has decayed to about a third.
 FORGET_S = 10.0
 
 # Length of the queue of a class that holds input back, in delay targets.
@@ -82,7 +83,7 @@ class ReportUsage:
 
 @dataclass(frozen=True, slots=True)
 class RequestReclaim:
-    """Request to the coordinator to return lent capacity, because the class is overloaded below its original share."""
+    """Request to the coordinator to return lent capacity: the class has less than its original share and is overloaded."""
 
 
 LoadEvent = CycleEnded | HeadroomScaled
@@ -104,7 +105,7 @@ class DropOlder:
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """Command to the door: by stream, the number of queued tuples from which on further input of the stream stays outside."""
+    """Command to the door: maximum number of queued tuples of each stream. Further input stays outside until the queue has room."""
 
     rooms: Mapping[str, int]
 
@@ -276,7 +277,7 @@ class LoadManager:
         return tuple(commands)
 
     def _explain(self, decision: ManagerDecision) -> None:
-        """Record a decision. Of consecutive decisions that change nothing, only the last is kept, with their number."""
+        """Record a decision. Consecutive decisions that change nothing are stored as one decision with a count."""
         last = self.explanations[-1] if self.explanations else None
         if last is not None and last.changes_nothing() and decision.changes_nothing():
             since = last.at if last.since is None else last.since
@@ -317,7 +318,7 @@ class LoadManager:
         return cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
 
     def _capacity(self, headroom: float) -> float:
-        """Return the capacity of the class. While a queue stood, the measured capacity limits the learned headroom."""
+        """Return the capacity of the class: its headroom, or the capacity measured while it had a queue, if that is less."""
         return headroom if self._served is None else max(min(headroom, self._served), LEAST_HEADROOM)
 
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:
@@ -351,7 +352,7 @@ class LoadManager:
         return oldest_s if self.max_age_s is not None and oldest_s > self.max_age_s else 0.0
 
     def _held_work(self, cycle: CycleEnded) -> float:
-        """Return the load in processors that the full queue adds to the usage of a class that holds input back."""
+        """Return the load, in processors, of the full queue of a class that holds input back. The load is added to the usage."""
         return cycle.queued_work_s / self.hold_s if self.hold_s is not None and cycle.held_back else 0.0
 
     def _rooms_for(self, cycle: CycleEnded) -> dict[str, int]:

@@ -20,12 +20,13 @@ from loadshed.cycle import InputCycle, OutputCycle
 
 RATE_ALPHA = 0.175  # Smoothing factor of rates, as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
-# Number of batches above or below average that is still noise, not a jump: one by chance, and one delayed from the last cycle.
+# Number of batches by which a cycle may differ from the average without counting as a jump of the rate.
+# One batch may differ by chance, and one batch may be delayed from the last cycle.
 RATE_JUMP_BATCHES = 2.0
 # Shortest valid cycle, less than a tick of any clock; a shorter cycle could make rates infinite.
 LEAST_CYCLE_S = 1e-9
 ACCUMULATING_RATIO = 2.0  # Multiple of the lowest mean response time above which a mean counts as accumulating (authors' value)
-# Factor by which the lowest mean grows per cycle, so that it is forgotten: it doubles in 70 cycles, about ten seconds.
+# Factor by which the stored lowest mean grows per cycle, so that an old minimum loses its effect: it doubles in about ten seconds.
 LOWEST_AGEING = 1.01
 # Queueing time, as a part of the target, below which a class does not count as accumulating.
 ACCUMULATING_QUEUE = 0.1
@@ -48,7 +49,7 @@ class LoadMonitor:
 
     def _rate(self, input_: InputCycle, cycle_s: float) -> float:
         stream, offered = input_.stream, input_.offered
-        if cycle_s < LEAST_CYCLE_S:  # The clock stood still or went back, so the cycle has no rate.
+        if cycle_s < LEAST_CYCLE_S:  # The clock stood still or jumped back, so there is no rate.
             return self.rate(stream)
         current, before = offered / cycle_s, self._rates.get(stream)
         batch = self._batches.get(stream, 0.0)
@@ -64,7 +65,7 @@ class LoadMonitor:
 
 
 def noise(expected: float, batch: float) -> float:
-    """Return the deviation of a cycle's count from the expected count that is still noise."""
+    """Return how far the number of tuples in a cycle may differ from the expected number without counting as a jump."""
     return max(RATE_JUMP_SIGMAS * math.sqrt(expected + 1), RATE_JUMP_BATCHES * batch)
 
 

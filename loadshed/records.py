@@ -1,5 +1,7 @@
 """Encoding of the events and commands of decision cores as JSON lines, from which the exact values can be restored.
 
+A log begins with a header line. Each further line has one decision: its time, the event, and the commands that the core returned.
+
     header      {"weir_events": version, "core": kind, "name": …, "clock": …, "settings": {argument: value}}
     decision    [now, event, [command, …]]
     cut         {"cut": reason why the log ends early}
@@ -344,7 +346,7 @@ def cut_line(why: str) -> dict[str, Any]:
 
 
 def cut_from(line: Mapping[str, Any]) -> str | None:
-    """Return the reason if the line is the record that says why the log ends early; otherwise None."""
+    """If the line says why the log ends early, return this reason; otherwise None."""
     return str(line["cut"]) if line.keys() == {"cut"} else None
 
 

@@ -40,7 +40,7 @@ class ResponseStatistics:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        # The sender may own or share the memory of the array, so it is copied.
+        # The array is copied, because its memory may belong to the sender.
         self._bins = self._bins.copy()
 
     def add(self, responses: list[float], ideal_s: float) -> None:
@@ -83,7 +83,10 @@ class ResponseStatistics:
         np.add.at(self._bins, bins_of(response), counts)
 
     def add_array(self, responses: Array, ideal_s: float, apart_s: float = 0.0) -> None:
-        """Add answers by an array of response times. `apart_s` is the part of the ideal time that response times leave out; slowdowns include it."""
+        """Add answers by an array of response times.
+
+        `apart_s` is a part of the ideal processing time that the given response times do not contain. It is added for slowdowns.
+        """
         if apart_s and ideal_s > 0:
             self._fold_in(responses, NO_IDEALS)
             self._slow((np.maximum(responses, 0.0) + apart_s) / ideal_s)
@@ -112,7 +115,7 @@ class ResponseStatistics:
             self._fold_in(responses, ideals)
 
     def _fold_in(self, responses: Array, ideal: Array) -> None:
-        # A response time is negative if a clock jumped back between arrival and answer; it counts as 0.
+        # If a clock jumped back between arrival and answer, the response time is negative and counts as 0.
         response = np.maximum(responses, 0.0)
         self._count += len(response)
         self._within_target += int((response <= self.target_s).sum())
@@ -193,5 +196,5 @@ def bins_of(responses: Array) -> Counts:
 
 
 def sum_of_squares(values: Array) -> float:
-    # A dot product would be slower overall: BLAS keeps threads spinning after it, which occupy a processor.
+    # A dot product would be slower overall: its library (BLAS) keeps threads busy after the call, and they occupy a processor.
     return float(np.square(values).sum())

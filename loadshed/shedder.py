@@ -23,9 +23,9 @@ import numpy.typing as npt
 from configs.classes.priority_class import Victim
 from loadshed.key_table import Keys, KeyTable, Places
 
-# Number of keys that `fair` counts individually, including those of the last cycle. Other keys are kept with the mean fraction.
+# Number of keys that `fair` counts individually, including keys of the last cycle. For other keys, the kept fraction applies.
 KEYS_COUNTED = 10_000
-# Number of binary digits after the point of due drops and of the kept fraction, so that rounding does not depend on batch sizes.
+# Binary digits after the point in fixed-point numbers of tuples to drop. Fixed point keeps rounding independent of batch sizes.
 PART_BITS = 32
 
 
@@ -69,7 +69,7 @@ class Shedder:
         return self._admit_evenly(tuples)
 
     def end_cycle(self) -> None:
-        """End a load cycle after `keep` was set for the next one: `fair` computes each key's probability from its count."""
+        """End a load cycle, after `keep` was set for the next cycle. `fair` computes each key's probability from the key's count."""
         if self._keys is not None:
             self._keys.end_cycle(self.keep)
 
@@ -80,7 +80,7 @@ class Shedder:
         if self.victim == "oldest" or not drops:
             self._owed = due - (drops << PART_BITS)
             return Admission(None, drops)
-        # The n-th dropped tuple is the one at which the due drops reach n.
+        # Each arriving tuple adds `step` to the sum of due drops. The n-th dropped tuple is the tuple at which this sum reaches n.
         wholes = np.arange(1, drops + 1, dtype=np.int64) << PART_BITS
         dropped = (wholes - self._owed + (step - 1)) // step - 1
         self._owed = due - (drops << PART_BITS)
@@ -115,12 +115,12 @@ class KeyCounts:
         if self._level is None:
             chances[new] = keep
         elif len(new):
-            # Of a key that is new in this cycle, the first tuples are admitted, up to the fair number per key.
+            # If a key is new in this cycle, its first tuples are admitted, up to the fair number of tuples per key.
             chances[new] = self._level - (earlier[new] + ranks(places[new]))
         return chances
 
     def end_cycle(self, keep: float) -> None:
-        """Compute the probabilities of the counted keys for the next cycle's kept fraction, and forget all other keys."""
+        """Compute the probabilities of the counted keys for the next cycle's kept fraction, and remove all other keys."""
         occupied = np.flatnonzero(self._counts[:-1])
         counts, keys = self._counts[occupied], self._table.keys[occupied]
         self._level = fair_level(counts, keep) if len(occupied) else None
@@ -144,7 +144,10 @@ def ranks(places: Places) -> npt.NDArray[np.int64]:
 
 
 def fair_level(counts: npt.NDArray[np.int64], keep: float) -> float:
-    """Return the maximum number of tuples per key (`level`), so that Σ min(count, level) = keep·Σ count; infinite if all tuples fit."""
+    """Return the maximum number of tuples per key at which a fraction `keep` of all tuples is kept; infinite if all tuples fit.
+
+    The result `level` solves Σ min(count, level) = keep·Σ count.
+    """
     ordered = np.sort(counts)
     left = np.arange(len(ordered), 0, -1)
     below = np.cumsum(ordered) - ordered

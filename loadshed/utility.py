@@ -15,7 +15,7 @@ import numpy.typing as npt
 from configs.classes.utility import UtilityGraph
 from scheduler.ratios import ratio
 
-# Number of answers that are buffered per query; it is small, since a class may have 10,000 queries.
+# Number of answers that are buffered per query. The number is small, since a class may have 10,000 queries.
 BUFFER_MAX = 256
 # Number of values below which a list is faster than an array.
 FEW = 64
@@ -61,7 +61,7 @@ class UtilityStatistics:
             self._fold_in(responses)
 
     def include(self, other: UtilityStatistics) -> None:
-        """Add the answers of another UtilityStatistics, with the utilities by the graph of that object."""
+        """Add the sums of another UtilityStatistics, which may have computed them with another graph."""
         other._fold()
         self._count += other._count
         self._missed += other._missed

@@ -1,11 +1,11 @@
 """Run-time choice of a class's policy: decides when the class switches to another one. (MavStream's thesis leaves this to
 future work, §3.5.)
 
-    event        what follows
-    Compared     SwitchPolicy if needed; the decision is recorded with its numbers
-
 In this module a policy is the name of everything that is chosen together. For classes with a choice of plans, the name includes
 the plan (`configs.classes.policy_and_plan`).
+
+    event        what follows
+    Compared     SwitchPolicy if needed; the decision is recorded with its numbers
 
 A comparison contains the measured objective of the class and its forecast under each policy. The forecasts come from the
 simulator, with the measured costs, selectivities and arrivals (`sim.forecast.policy_forecast`). In all figures, less is better.
@@ -39,12 +39,12 @@ from configs.classes.priority_class import PriorityClass
 from configs.numbers import duration, figure
 
 PAUSE, PAUSE_MAX = 4, 64
-# Number of comparisons for which a policy that has disappointed once is not a candidate; it doubles each time, up to the maximum.
+# Number of comparisons for which a policy that has disappointed is not a candidate. The number doubles with each disappointment.
 BARRED, BARRED_MAX = 16, 256
 EXPLANATIONS_KEPT = 100
-# Factor by which the sum of past forecasts decays at each comparison: half is left after three.
+# Factor by which the sum of past forecasts shrinks at each comparison. After three comparisons, about half of it remains.
 PAST_KEPT = 0.8
-# Number of ratios of measurement to forecast that are kept for their median: the largest number that `steady` can require.
+# Maximum number of stored ratios (measurement / forecast), from which a median is computed. `steady` cannot be set higher.
 RATIOS_KEPT, RATIOS_TOLD = 50, 5
 
 Branch = Literal["stay", "consider", "switch", "watch", "go back", "give up", "pause", "no forecast"]
@@ -73,7 +73,7 @@ TuningCommand = SwitchPolicy
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Trial of a policy after a switch, in which it is compared with the former policy."""
+    """Trial of a policy after a switch, in which the new policy is compared with the former policy."""
 
     before: str
     """Name of the former policy."""
@@ -222,7 +222,7 @@ class TuningCore:
         return (SwitchPolicy(after.policy),) if after.policy != before.policy else ()
 
     def _decide(self, memory: Memory, event: Compared, better: str) -> tuple[Branch, Memory]:
-        """Return the kind of decision and the new state; `better` names the policy to switch to if the rules permit, or is empty."""
+        """Return the kind of decision and the new state. `better` names a policy with a better forecast, or is empty."""
         if memory.trial is not None:
             if memory.policy in event.given_up and memory.trial.before not in event.given_up:
                 back = self._gone_back(memory, memory.trial.before, event.given_up)
@@ -244,7 +244,7 @@ class TuningCore:
         return "switch", replace(switched(memory, better), trial=trial)
 
     def _is_worse(self, trial: Trial) -> bool:
-        """Return True if all measurements of the trial are worse than expected of the former policy."""
+        """Return True if all measurements of the trial are worse than the expected measurements of the former policy."""
         if trial.ratio is None or len(trial.ratios) < self.steady:
             return False
         return min(trial.ratios[-self.steady :]) > (1 + self.gain) * trial.ratio
@@ -284,7 +284,10 @@ def switched(memory: Memory, policy: str) -> Memory:
 
 
 def best_of(forecasts: Mapping[str, float], policy: str) -> str:
-    """Return the policy with the lowest forecast, or an empty string. Among equals, the current policy or the first name wins."""
+    """Return the policy with the lowest forecast; empty without forecasts.
+
+    If several policies have this forecast, the current policy or else the first name wins.
+    """
     return min(forecasts, key=lambda one: (forecasts[one], one != policy, one), default="")
 
 
@@ -304,7 +307,7 @@ def with_past(past: Mapping[str, float], event: Compared, policy: str) -> Mappin
 
 
 def with_ratio(ratios: tuple[float, ...], event: Compared, policy: str) -> tuple[float, ...]:
-    """Return the ratios with the ratio of measurement to the policy's forecast appended, if both are known."""
+    """Append the ratio (measurement / forecast of the policy) to the ratios, if both values are known."""
     forecast = event.forecasts.get(policy, 0.0)
     if event.measured is None or forecast <= 0:
         return ratios

@@ -30,7 +30,7 @@ from sim.forecast.policy_forecast import (
 from sim.run.simulated_answers import AnswerTotals
 from sim.run.simulated_host import SimulatedHost
 
-# Maximum number of load cycles for which arrivals are kept for a comparison; older cycles are dropped.
+# Maximum number of load cycles for which the numbers of arrivals are stored. Older cycles are dropped.
 CYCLES_KEPT = 64
 
 

@@ -1,16 +1,17 @@
 """Replay of a recorded run: a new core receives the recorded events, and must return the recorded commands.
 
+Logs are read line by line. Only the messages between cores are kept in memory, some bytes each. The table shows what the replay does
+with each kind of line:
+
     line of a log      what the replay does
     header             makes a new core from the recorded settings; this begins a "life" of the core
     decision           calls `handle(event, now)`, and compares its commands with the recorded commands, to the last digit
     cut                notes why recording ended
     incomplete line    stops: the process was killed while it wrote this line
 
-Then messages between cores are checked. Each command of a capacity core must have reached the load manager or round robin
-that it was sent to, in order and within ON_ITS_WAY_S. Messages may be missing near the beginning and the end of a life:
-the receiver may not have run yet, or the sender may have been killed before it could send.
-
-Logs are read line by line. Only the messages between cores are kept in memory, some bytes each.
+After all logs have been read, messages between cores are checked. Each command of a capacity core must have reached the load
+manager or round robin that it was sent to, in order and within ON_ITS_WAY_S. Messages may be missing near the beginning and the
+end of a life: the receiver may not have run yet, or the sender may have been killed before it could send.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ LINE_BYTES_MAX = 1 << 26
 ON_ITS_WAY_S = 2.0
 # Maximum number of seconds until the coordinator has noticed the restart of a core; until then, the core receives no messages.
 SEEN_AGAIN_S = 3.0
-# Maximum number of received messages, for instance of other senders, that are skipped to find the next message of a sender.
+# Maximum number of received messages that are skipped to find the next message of a sender. Messages of other senders are in between.
 LOOK_AHEAD = 1000
 LINES_A_STEP = 2000
 
-# Type of the event that a receiver gets, by command of a capacity core.
+# For each type of command of a capacity core: the type of the event that the receiver gets.
 HEARD_AS = {"HeadroomScaled": "HeadroomScaled", "SharesChanged": "SharesSet"}
-# Type of the events that a receiver gets from a capacity core, by kind of receiver.
+# For each kind of receiver: the type of the events that the receiver gets from a capacity core.
 LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet"}
 
 Advance = Callable[[float], None]
@@ -239,7 +240,7 @@ class _Replay:
     _heard: dict[_Who, list[_Messages]] = field(default_factory=dict)
 
     def file(self, path: Path) -> Iterator[int]:
-        """Replay one log; yields every LINES_A_STEP lines the number of bytes read since the last yield."""
+        """Replay one log. After every LINES_A_STEP lines, yield the number of bytes read since the last yield."""
         living: _Living | None = None
         size = number = 0
         for number, text in _lines(path):
@@ -294,7 +295,8 @@ class _Replay:
             return
         try:
             got = commands_line(kind, living.core.handle(event, now))
-        except Exception as problem:  # The recorded core did not fail, so it cannot have received this event.
+        except Exception as problem:
+            # The recorded core handled the event without an error, so an error of the replayed core is a disagreement.
             living.failed = True
             shown = f"{type(problem).__name__}: {problem}"
         else:
@@ -332,7 +334,7 @@ class _Replay:
         lives[-1].add(now, command[1:], number)
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Yield the deliveries from each capacity core to each receiver with a log in this folder."""
+        """Yield, for each capacity core and each receiver with a log in this folder, which messages were delivered."""
         for (sender, receiver), lives in sorted(self._sent.items()):
             if receiver in self._heard:
                 yield _delivery(" ".join(sender), " ".join(receiver), lives, self._heard[receiver])

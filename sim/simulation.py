@@ -232,7 +232,8 @@ class Simulation:
         return []
 
     def _return(self, fault: HostDies) -> list[CoreEvent]:
-        if self._faults.is_down(fault.name, self.now):  # The host died again while it was already down.
+        # The host may be down because of a later fault, which will restart the host itself.
+        if self._faults.is_down(fault.name, self.now):
             return []
         self.hosts[fault.name].revive(fault.rebuild_ms / 1e3)
         return self._wake(self.hosts[fault.name])

@@ -1,4 +1,4 @@
-"""The coordinator: which classes exist, where their units run, and which shares they have; one per cluster.
+"""The coordinator of a cluster: decides which classes exist, where their units run, and which shares they have.
 
-Start with `control_plane.py`; `coordinator_actor.py` is the Ray actor around it, `ray_effects.py` carries out its effects.
+Start with `control_plane.py`; `coordinator_actor.py` is the Ray actor; `ray_effects.py` carries out decisions on Ray.
 """

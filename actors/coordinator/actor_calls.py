@@ -22,7 +22,7 @@ FAILURES_KEPT = 100
 
 @dataclass(slots=True)
 class CalledActor:
-    """State of another actor, as known to the coordinator."""
+    """State of another actor, as far as the coordinator knows the state."""
 
     handle: Any = None
     pid: int | None = None
@@ -33,7 +33,7 @@ class CalledActor:
 
 @dataclass
 class ActorCalls:
-    """Calls to other actors, for use by the control thread only; any thread may add to `failures`."""
+    """Calls to other actors. Only the control thread may use the object, but any thread may add to `failures`."""
 
     post: Callable[[Callable[[], None]], None]
     """Function that runs another function on the control thread."""
@@ -52,9 +52,9 @@ class ActorCalls:
 
     @property
     def being_set(self) -> tuple[str, ...]:
-        """Return actors that have not yet confirmed their units or streams, and quarantined gateways.
+        """Return the actors that state is still being sent to: actors with unanswered calls of `set`, and quarantined gateways.
 
-        Quarantined hosts are left out, because gateways keep the input of a quarantined host.
+        Quarantined hosts are not included, because gateways keep the input of a quarantined host.
         """
         kept = (name for name in self.quarantined if name.partition("-")[0] == "gateway")
         return tuple({*self._being_set, *kept})
@@ -72,7 +72,7 @@ class ActorCalls:
         self._actors.pop(name, None)
 
     def call(self, name: str, method: str, *arguments: Any) -> Future[Any] | None:
-        """Call an actor without waiting for the answer. Return None for a quarantined actor, which is sent its whole state later."""
+        """Call an actor without waiting for the answer. Return None without a call if the actor is quarantined."""
         actor = self._actors.setdefault(name, CalledActor())
         handle = None if actor.quarantined else self._handle(name, actor)
         if handle is None:
@@ -83,7 +83,7 @@ class ActorCalls:
         return sent
 
     def set(self, name: str, method: str, *arguments: Any) -> None:
-        """Call an actor, and list it in `being_set` until it has answered or the call has failed."""
+        """Call an actor. Until the actor has answered or the call has failed, `being_set` lists the actor."""
         sent = self.call(name, method, *arguments)
         if sent is not None:
             self._being_set[name] += 1

@@ -33,7 +33,7 @@ class Common:
         return None if self._manager is None else self._manager.control.keep
 
     def set_classes(self, classes: Sequence[LiveClass], lanes: int) -> None:
-        """Build the manager for these classes and lanes; the new manager continues with what the previous manager has learned."""
+        """Build a manager for these classes and lanes. The new manager takes over headroom and kept fraction of the previous manager."""
         if sheds(self.settings.manager) != "everybody" or not classes or not lanes:
             self._manager = None
             return
@@ -51,7 +51,10 @@ class Common:
         self._cycles = {unit: cycle for unit, cycle in self._cycles.items() if unit in units}
 
     def hear(self, unit: str, cycle: CycleEnded, now: float) -> bool:
-        """Add a unit's load cycle, and decide if the unit has reported twice since the last decision. Return True if `keep` changed."""
+        """Add the load cycle of a unit. Return True if the kept fraction has changed.
+
+        The manager makes a decision when a unit has reported twice since the last decision.
+        """
         if self._manager is None:
             return False
         decided = unit in self._cycles and self._decide(self._manager, now)

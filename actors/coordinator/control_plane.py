@@ -1,6 +1,7 @@
 """The coordinator without Ray: it decides which classes exist, where their units run, and which shares they have.
 
-Each event that a caller or another actor causes has an effect:
+The control plane handles one event after another. Events are calls of users, reports of hosts, changes of nodes, and restarts of
+actors. The table shows the effect of each event:
 
     event                     effect
     apply, remove_class, …    the change is refused with a reason; or units are placed, hosts started and shares set
@@ -116,7 +117,7 @@ class ControlPlane:
             self._arrange(now)
 
     def drop_stream(self, name: str, now: float) -> None:
-        """Withdraw the declaration of a stream. The stream stays until no class reads it."""
+        """Withdraw the declaration of a stream. While classes read the stream, the stream continues to exist."""
         self.declarations.drop_stream(name)
         self._arrange(now)
 
@@ -192,7 +193,7 @@ class ControlPlane:
                 self._save_shares()
 
     def relieve(self) -> None:
-        """Begin to move a unit from an overloaded node to a node with room, if such nodes exist."""
+        """Begin to move a unit from an overloaded node to a node with room. Without both nodes, do nothing."""
         if not self._moving and moves_shares(self.settings.manager):
             move = self._seating.relief(self._loads)
             if move is not None:
@@ -226,7 +227,7 @@ class ControlPlane:
                 self.effects.forget(origin, unit)
 
     def stayed(self, unit: str) -> None:
-        """Cancel a move that failed, so that the unit continues where it was."""
+        """Cancel a failed move. The unit continues on its old node."""
         self.changes += 1
         if self._moving.pop(unit, None) is not None and unit in self._seating.seats:
             self.sync.forget_copies()
@@ -246,7 +247,7 @@ class ControlPlane:
         return bool(commands)
 
     def _arrange(self, now: float) -> None:
-        """Place all units of the declared classes on the nodes, then update everything that depends on the places."""
+        """Place all units of the declared classes on the nodes, then update shares, hosts and streams for the new seats."""
         gone = self._seating.arrange()
         self.sync.forget_units({unit: seat.node for unit, seat in gone.items()})
         self._settle(now)
@@ -289,9 +290,9 @@ class ControlPlane:
         lanes: Mapping[str, int],
         now: float,
     ) -> None:
-        """Continue from saved state on the nodes that are alive now; called once, before any other method.
+        """Restore saved state for the nodes that are alive now, and send each actor its state.
 
-        All actors are sent the state that they should have already.
+        The method is called once, before any other method.
         """
         if declared["version"] != STATE_VERSION:
             raise InvalidInput(
@@ -313,7 +314,7 @@ class ControlPlane:
         self._arrange(now)
 
     def moves(self, class_name: str, last: int) -> list[ShareMove]:
-        """Return the last moves of shares that concern a class."""
+        """Return the last moves of shares that changed the share of a unit of the class."""
         units = self.units_of(class_name)
         moves = self.cores.moves({self._seating.seats[unit].node for unit in units})
         return [move for move in moves if any(map(move.concerns, units))][-last:] if last > 0 else []

@@ -50,7 +50,7 @@ from scheduler.tuning import Compared
 
 # Seconds that a caller waits for the control thread, or for the reply of a host.
 ANSWER_S = 30.0
-# Seconds between two pings of all actors: while an actor is dead, its classes get no turns or results. A ping costs 0.3 ms.
+# Seconds between two pings of all actors. A dead actor is noticed at the next ping; until then, classes that need the actor do not run.
 WATCH_S = 2.0
 WATCH_AGAIN_S = 0.25  # Seconds between two pings of all actors while an actor does not answer
 WATCH_ASLEEP_S = 6.0  # Seconds between two pings of all actors while no class has input
@@ -80,7 +80,7 @@ class Coordinator:
         return self._control.status()
 
     def look(self, seen: Number | None = None) -> StatusMoment | None:
-        """Return status and lending; None if nothing has changed since the status with number `seen`."""
+        """Return the status and the lent processor-seconds. If nothing has changed since status number `seen`, return None."""
         return self._control.ask(lambda plane, now: self._control.look(plane, now, seen))
 
     @ray.method(concurrency_group="reports")
@@ -115,12 +115,12 @@ class Coordinator:
         return self._control.ask(lambda plane, _: plane.cores.moves(plane.nodes))
 
     def last_moves(self, last: int) -> tuple[list[ShareMove], float]:
-        """Return the last moves that changed a share, and the seconds to add to their times to get seconds since 1970."""
+        """Return the last moves that changed a share, and the difference between seconds since 1970 and the clock of the moves."""
         moves = self._control.ask(lambda plane, _: plane.cores.last_moves(last))
         return moves, time.time() - time.monotonic()
 
     def decisions(self, class_name: str, last: int = 10) -> Decisions:
-        """Return the last decisions about a class: those of each unit's load manager, and those about shares and policy."""
+        """Return the last decisions about a class: decisions of its load managers, share moves, and choices of policy."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         answers = {
             unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()
@@ -140,13 +140,13 @@ class Coordinator:
         return sample
 
     def _ask_first_unit(self, class_name: str, method: str) -> Any:
-        """Call a method of the host of a class's first unit, and return the answer."""
+        """Call `method` of the host on which the first unit of a class runs, and return the answer."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         unit, host = next(iter(hosts.items()))
         return ray.get(getattr(find(host_name(host)), method).remote(unit), timeout=ANSWER_S)
 
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
-        """Handle the measured and forecast objective of a class, and send a switch of policy to the hosts if the class decides for one."""
+        """Handle the measured and forecast objective of a self-tuning class. If the class switches its policy, inform its hosts."""
         self._control.ask(lambda plane, now: plane.compared(class_name, objective, event, now))
 
     def move(self, unit: str, node: str) -> None:

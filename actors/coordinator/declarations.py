@@ -18,7 +18,7 @@ from engine.class_.admission import CheckedClass, check_change, check_together, 
 from engine.data.schema import StreamSchema
 from engine.sql import parse_create_stream
 
-# Maximum number of units: more than one coordinator can handle. Each unit has a log, a file descriptor and saved state.
+# Maximum number of units. Fewer units already overload a coordinator: each unit has a log, a file descriptor and saved state.
 UNITS_MAX = 10_000
 
 

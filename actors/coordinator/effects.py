@@ -23,7 +23,7 @@ class NodeStream:
 
 
 class Effects(Protocol):
-    """Effects on other actors. No method waits for an answer; a message that gets lost does no harm, since it is sent again."""
+    """Effects on other actors. No method waits for an answer. Lost messages do no harm, because the control plane sends them again."""
 
     def start_host(self, host: str, node: str) -> None: ...
 
@@ -40,10 +40,10 @@ class Effects(Protocol):
     def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None: ...
 
     def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
-        """Set the units that have their home at this node but run on another node, so that this node copies their logs."""
+        """Send a node the list of units that have their home at the node but run elsewhere, so that the node copies their logs."""
 
     def forget(self, node: str, unit: str) -> None:
-        """Delete everything that the node keeps of the unit."""
+        """Delete all data of the unit on the node."""
 
     def move(self, unit: str, host: str, origin: str, node: str) -> None:
         """Bring the unit to rest and copy its log to the node; then call `moved` or `stayed` of the control plane."""

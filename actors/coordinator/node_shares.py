@@ -18,7 +18,7 @@ from scheduler.capacity.redistribution import ClassAccount, entitled
 
 # Function that records a decision of a core: event, time, commands.
 Record = Callable[[Any, float, Sequence[Any]], None]
-# Function that is called with a new core before its first event, and returns the Record of its decisions.
+# Function that gets a new core before the core's first event, and returns the function that records the core's decisions.
 OpenRecord = Callable[[CoreName, str, Core], Record]
 
 
@@ -35,7 +35,7 @@ class NodeCores:
     # For each node, the accounts of its units, as last sent to the core of the node.
     _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
     _records: dict[str, Record] = field(init=False, default_factory=dict)
-    # Processor-seconds lent on nodes that are gone, by lender and borrower.
+    # Processor-seconds that were lent on nodes which no longer exist, by lender and borrower.
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
 
     @property
@@ -55,7 +55,7 @@ class NodeCores:
         return commands
 
     def changes(self, seating: Seating, now: float) -> Iterator[tuple[str, ClassesSet]]:
-        """Yield the events that update the cores to the seats of units. A new node gets a core; the core of a lost node is removed."""
+        """Add cores of new nodes, and remove cores of lost nodes. Yield an event for each node on which the units have changed."""
         for node in [node for node in self._cores if node not in seating.nodes]:
             for lender, borrower, seconds in lent_by(self._cores.pop(node), now):
                 self._lent_s[lender, borrower] = self._lent_s.get((lender, borrower), 0.0) + seconds
@@ -99,12 +99,12 @@ class NodeCores:
         return total
 
     def moves(self, nodes: Iterable[str]) -> list[ShareMove]:
-        """Return the last moves of shares on these nodes, oldest first."""
+        """Return the last moves of shares on the given nodes, with the oldest move first."""
         moves = [move for node in nodes for move in self._cores[node].moves]
         return sorted(moves, key=lambda move: move.at)
 
     def last_moves(self, last: int) -> list[ShareMove]:
-        """Return the last moves that changed a share, on all nodes, oldest first."""
+        """Return the last moves of all nodes that have changed a share, with the oldest move first."""
         moved = (move for move in reversed(self.moves(self.nodes)) if move.is_any)
         return list(islice(moved, last))[::-1]
 
@@ -119,8 +119,8 @@ def lent_by(core: CapacityCore, now: float) -> Iterator[tuple[str, str, float]]:
 def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, ClassAccount]:
     """Return the capacity to which each unit on a node is entitled.
 
-    On a node with few units, each unit gets more than its class is entitled to overall, and minimum shares grow in
-    proportion. The borrow limit of a class is divided among its units on the node.
+    The lanes of a node are divided among the units on the node by priority. So a unit on a node with few units gets more.
+    Its minimum share grows in proportion. The borrow limit of a class is divided among its units on the node.
     """
     units = seating.units()
     here = [unit for unit, seat in seating.seats.items() if seat.node == node]

@@ -1,6 +1,7 @@
 """Seats of the units of all classes, and the home nodes at which their streams come in.
 
-The methods of `Seating` place units and streams, and return where they are:
+A seat is the node and host of a unit. The home of a stream is the node that has the original of the stream; other nodes may have
+copies. The methods of `Seating` place units and streams, and return where they are:
 
 arrange                  gives each unit a seat, if there is a node; units of lost nodes move to their home nodes,
                          which have copies of their logs
@@ -63,7 +64,7 @@ class Seating:
         return {unit: seat for unit, seat in before.items() if unit not in shards}
 
     def bring(self, unit: str, node: str) -> None:
-        """Give the unit a seat in a host on this node, where other units keep their seats."""
+        """Give the unit a seat in a host on the node. The other units keep their seats."""
         shards = self._shards()
         there = [shard for shard in shards.values() if shard.seat is not None and shard.seat.node == node]
         there.append(replace(shards[unit], seat=None))
@@ -95,7 +96,7 @@ class Seating:
                 self.bring(unit, home)
 
     def _take_seats(self, found: Mapping[str, Seat]) -> None:
-        """Store new seats. A new host gets a name that was never used, because an old host of the name may not have ended yet."""
+        """Store new seats. A new host gets a name that no host has had, because the process of an old host may still run."""
         names = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
         taken: dict[str, Seat] = {}
         for unit, seat in found.items():
@@ -106,7 +107,7 @@ class Seating:
         self.seats = taken
 
     def home_of(self, unit: str) -> str | None:
-        """Return the node where the unit's input comes in and its answers are read, even if the unit runs on another node."""
+        """Return the home node of a unit: its input arrives and its answers are read there, even if the unit runs on another node."""
         return self.homes.get(next(iter(self.declarations.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
@@ -123,13 +124,13 @@ class Seating:
                 self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
 
     def _nodes_reading(self, stream: str) -> set[str]:
-        """Return the nodes where units that may read the stream run or have their home."""
+        """Return the nodes on which units that may read the stream run, and the home nodes of these units."""
         units = [unit for unit in self.seats if stream in self.declarations.classes[class_of(unit)].streams]
         homes = {home for unit in units if (home := self.home_of(unit)) is not None}
         return homes | {self.seats[unit].node for unit in units}
 
     def streams_at(self) -> dict[str, dict[str, NodeStream]]:
-        """Return, for each node, the streams that come in or are read at that node, with their readers."""
+        """Return the streams of each node: streams with their home at the node, and streams that units on the node read."""
         streams: dict[str, dict[str, NodeStream]] = {node: {} for node in self.nodes}
         readers = self._readers()
         declared = [(stream.sql, stream.schema) for stream in self.declarations.streams.values()]
@@ -153,12 +154,12 @@ class Seating:
                 home = self.homes.get(stream)
                 readers.setdefault((seat.node, stream), {})[unit] = class_.declared.holds_back
                 if home is not None and home != seat.node:
-                    # The home node of the stream keeps each frame until the copy on the other node has it.
+                    # The home node of the stream keeps each frame until the other node has copied the frame.
                     readers.setdefault((home, stream), {})[copies_reader(seat.node)] = True
         return readers
 
     def _streams_read(self, one: CheckedClass) -> tuple[str, ...]:
-        """Return the streams that the queries of a class read; cached, since walking all plans takes long."""
+        """Return the streams that the queries of a class read. The result is cached, because walking through all plans takes long."""
         read = self._read.get(one.name)
         if read is None or read[0] is not one:
             self._read = {

@@ -1,4 +1,4 @@
-"""Classes that tune themselves. Each has a core that decides which policy and plan the class's units run by."""
+"""Classes that tune themselves. Each such class has a core that decides which policy and plan the class's units use."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Tunings:
         return {name: KINDS["tuning"].settings_of(core) for name, core in self._cores.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue with saved cores; a class with a core that cannot be restored starts again."""
+        """Restore saved cores. If the saved core of a class cannot be read, the class gets a new core."""
         for saved in state.values():
             try:
                 core = KINDS["tuning"].core_of(saved)

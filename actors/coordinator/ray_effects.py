@@ -1,6 +1,7 @@
 """Effects of the control plane (`actors.coordinator.effects`) as calls of Ray actors.
 
-The control plane requests what stands on the left, and `RayEffects` does what stands on the right:
+The control plane requests effects such as "start a host" or "set these shares", without waiting for results. `RayEffects` carries
+them out, as the table shows:
 
 requested                        carried out
 start_host, new nodes            actors are created; each is pinged until it answers
@@ -51,7 +52,7 @@ MOVE_S = 60.0
 
 @dataclass
 class RayEffects:
-    """Effects of the control plane, as calls of other actors. Only the control thread uses them, except for `_bring`."""
+    """Effects of the control plane, as calls of other actors. Only the control thread calls the methods, except `_bring`."""
 
     settings: CoordinatorSettings
     post: Callable[[Callable[[], None]], None]
@@ -163,7 +164,7 @@ class RayEffects:
         names = [gateway_name(node), dispatcher_name(node)]
         for name in names:
             self.actors.forget(name)
-        # Gateways forget the lost node as a reader: waiting for its copies of streams would hold producers back for ever.
+        # Gateways no longer keep frames for copies of streams on the lost node. Otherwise full logs would stop producers for ever.
         for other in self._node_ids:
             self.actors.call(gateway_name(other), "forget_reader", copies_reader(node))
         threading.Thread(target=kill, args=(names,), daemon=True).start()
@@ -207,7 +208,7 @@ class RayEffects:
             self.post(lambda: plane.moved(unit, time.monotonic()))
 
     def stop_strangers(self) -> None:
-        """End hosts that are not in the store: their coordinator was killed before it could end them."""
+        """End hosts that are not in the store: a killed coordinator could not end these hosts."""
         own = {host_name(host) for host in self.plane.hosts}
         strangers = [name for name in all_names() if name.startswith(host_name("")) and name not in own]
         threading.Thread(target=end, args=(strangers,), daemon=True).start()

@@ -33,7 +33,7 @@ class StateSync:
     _shares: dict[str, tuple[dict[str, float], dict[str, str]]] = field(init=False, default_factory=dict)
     _streams: dict[str, dict[str, NodeStream]] = field(init=False, default_factory=dict)
     _copies: dict[str, dict[str, Copy]] = field(init=False, default_factory=dict)
-    # Pairs of a node and a removed unit, if the node still keeps data of the unit.
+    # Nodes that still keep data of removed units, as pairs of node and unit.
     _gone: list[tuple[str, str]] = field(init=False, default_factory=list)
 
     def host_restarted(self, host: str) -> None:
@@ -107,7 +107,7 @@ class StateSync:
                 self.effects.set_shares(node, shares, hosts)
 
     def send_keep(self) -> None:
-        """Send all units the fraction of input to keep, if a common load manager decides about it."""
+        """Send all units the kept fraction, if a common load manager decides about the kept fraction."""
         keep = self.common.keep
         if keep is None:
             return

@@ -48,20 +48,23 @@ class TurnLane:
     ended_slices: LaneStatus = field(default_factory=LaneStatus)
     """Statistics without the current slice."""
     rests_until: float = 0.0
-    # Class of the last slice, and processor-seconds that this slice used, while the lane rests after the slice.
+    # Class of the last slice, and processor-seconds of the slice. Both are set while the lane rests (is kept idle after a slice).
     ended: str = ""
     ended_used_s: float = 0.0
 
     @property
     def due(self) -> float:
-        """Return when the lane's slice becomes overdue or its rest is over; infinity if the lane is free."""
+        """Return the time at which the current slice becomes overdue, or at which the lane may be used again after a rest.
+
+        Return infinity if the lane is free.
+        """
         if self.slice is not None:
             return self.slice.due
         return self.rests_until if self.ended else math.inf
 
     def begin(self, granted: GrantedSlice) -> None:
         self.ended_slices.idle_s += granted.since - self.free_since
-        # A lane that rests is granted only after the class of its last slice has left.
+        # The core grants a resting lane only if the class of the lane's last slice has been removed from the node.
         self.ended = ""
         self.slice = granted
 

@@ -170,7 +170,7 @@ class TurnLoop:
             self._close()
 
     def _wait_s(self) -> float | None:
-        """Return the seconds until the next slice is overdue or a lane has rested; None if no lane is granted or rests."""
+        """Return the seconds until a slice becomes overdue or the rest of a lane ends; None if all lanes are free."""
         due = min(lane.due for lane in self._lanes)
         return None if due == math.inf else max(due - time.monotonic(), 0.0)
 
@@ -246,7 +246,7 @@ class TurnLoop:
             self._waiting.add(name)
         since = lane.slice.since
         self._handed_over_s += now - since - message.ran_s
-        # Time for which the lane was free before the slice counts as rest, up to one round.
+        # A lane that was free before the slice rests less after it: the free time counts as rest, up to one round.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
         lane.ended_slices.in_slices_s += message.ran_s
@@ -254,13 +254,13 @@ class TurnLoop:
         if self._rests and lane.rests_until > now:
             lane.ended, lane.ended_used_s = name, message.used_s
             return
-        # A class without backlog may still wait: another host may have taken the class over and sent Ready.
+        # The class may wait for a turn although this host has no backlog: another host may have taken the class over and sent Ready.
         granted = self._tell(SliceEnded(name, message.lane, message.used_s, name in self._waiting), now)
         if granted:
             self._decided.add([granted - now], 0.0)
 
     def _ended_late(self, host: ConnectedHost, message: Ended, now: float) -> None:
-        """Handle an Ended that matches no current slice: a late answer to an overdue slice, or a stray message."""
+        """Handle the message that a slice has ended if the slice was overdue or is unknown."""
         if message.name not in host.overdue:
             self._stray_count += 1
             return
@@ -282,16 +282,16 @@ class TurnLoop:
                 self._tell(ClassLeft(name), now)
 
     def _lose(self, host: ConnectedHost, now: float) -> None:
-        """Close the connection of a host that has gone, and forget the host."""
+        """Close the connection of a host that has ended, and remove the host and its classes."""
         self._poll.unregister(host.channel)
         del self._hosts[host.channel.fileno()]
         host.channel.close()
         self._forget(host, now)
 
     def _refuse(self, host: ConnectedHost, reason: str, now: float) -> None:
-        """Send the host a reason, and ignore its further packets.
+        """Send the host the reason of its refusal, and ignore its further packets.
 
-        The host closes the channel: if the dispatcher closed it with packets unread, the reason would be lost.
+        The host must close the channel. If the dispatcher closed a channel with unread packets, the reason would be lost.
         """
         self._refused_count += 1
         self._say(host, RefusedHost(reason))
@@ -307,7 +307,7 @@ class TurnLoop:
                 name = lane.slice.name
                 lane.free(now)
                 self._tell(ClassLeft(name), now)
-                # During the slice, another host may have taken the class over and sent Ready.
+                # Another host may have taken the class over during the slice and sent Ready. Then the class waits for a turn again.
                 if name in self._waiting:
                     self._tell(ClassReady(name), now)
 
@@ -344,14 +344,14 @@ class TurnLoop:
         try:
             host.channel.send(encode(message))
         except OSError:
-            # A host that reads nothing, or is gone, is disconnected; the loop then polls the EOF of the channel.
+            # The host is gone or reads no messages, so the channel is shut down. The loop then reads EOF and forgets the host.
             host.gone = True
             host.channel.end()
             return False
         return True
 
     def _watch(self) -> None:
-        """Take lanes away from overdue slices, and end the rest of lanes that have rested long enough.
+        """Free the lanes of overdue slices. Let lanes be used again after they have rested long enough.
 
         A host with an overdue slice still runs the slice, so no class of this host gets a turn until the host answers.
         """

@@ -14,7 +14,7 @@ from actors.log.segment_log import Part
 from configs.errors import InvalidInput, nearest
 from engine.data.schema import StreamSchema
 
-RECORD_BATCH = 3  # number of a record batch in the union MessageHeader of Arrow's Message.fbs
+RECORD_BATCH = 3  # Number that stands for a record batch in the type MessageHeader of Arrow's Message.fbs
 # Numbers of fields in the flatbuffer tables of Arrow's Message.fbs.
 HEADER_TYPE, HEADER, COMPRESSION = 1, 2, 3
 
@@ -40,7 +40,7 @@ def check_columns(stream: StreamSchema, given: pa.Schema) -> None:
 
 
 def checked_batch(message: Part, stream: StreamSchema, arrow: pa.Schema, rows: int) -> pa.RecordBatch:
-    """Return the record batch of a message; raise NotAccepted if it is malformed or has not exactly `rows` rows."""
+    """Return the record batch of a message. Raise NotAccepted if the batch is malformed or its length is not `rows`."""
     try:
         parsed = pa.ipc.read_message(pa.py_buffer(message))
         if not is_plain(parsed.metadata):

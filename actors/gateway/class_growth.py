@@ -1,8 +1,8 @@
 """Lengths of the logs of classes, and the readers that wait until a log grows.
 
-A host announces the length of a unit's log after a slice. If the unit runs on another node, the copy of its log announces it.
-A reader is informed when the length differs from the one it knows, even if it is lower: the log of a class that was removed
-and declared again starts at 0.
+A host announces the length of a unit's log after a slice. If the unit runs on another node, the thread that copies the log
+announces the length. A waiting reader is informed when the length differs from the length that the reader knows, even if it is
+lower: after a class was removed and declared again, its log starts at 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClassGrowth:
             self._grown.notify_all()
 
     def wait(self, message: AwaitGrowth, peer: ReaderConnection) -> None:
-        """Send the reader the length of the log once: now if the reader knows another length, otherwise when the length changes."""
+        """Send the reader the length of the log as soon as this length differs from the length that the reader knows."""
         with self._grown:
             number = self._next.get(message.name, NO_GROWTH)
             if number != message.next:

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# Number of dropped streams that are remembered; the earliest dropped are forgotten first.
+# Maximum number of entries for dropped streams. If there are more, the entries of the earliest dropped streams are deleted.
 DROPPED_MAX = 4096
 
 

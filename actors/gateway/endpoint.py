@@ -24,6 +24,6 @@ class EndpointSettings(Protocol):
     """Settings from which an endpoint is opened. They can be pickled and contain no secrets."""
 
     def with_new_key(self) -> tuple[Self, str]:
-        """Return a copy of the settings that accepts a new key, and the key, which permits writing and reading all streams."""
+        """Make a new key for writing and reading all streams. Return settings that accept the key, and the key."""
 
     def open(self, streams: Streams, dirs: RunDirs) -> Endpoint: ...

@@ -55,10 +55,10 @@ PULL_BYTES = 16 << 20
 # Seconds that a follower's call waits for new frames, in one of PULLS threads.
 PULL_WAIT_S = 30.0
 PULLS = 64
-# Seconds between two polls of a class's log that has not been announced as growing.
+# Seconds between two polls of a class's log. A log is polled until a host announces its length for the first time.
 UNTOLD_S = 0.25
 NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
-# Maximum seconds that a follow call waits for the copy of a log. Then the call returns, and the follower keeps trying.
+# Maximum seconds that `follow` and `follow_class` wait until the copy of a log exists. Afterwards a thread keeps trying.
 MADE_S = 5.0
 
 
@@ -135,7 +135,10 @@ class GatewayActor:
         return self._streams.declare(sql).name
 
     def declare_all(self, declared: Sequence[tuple[str, Mapping[str, bool]]]) -> None:
-        """Declare streams, each with readers for which it keeps frames until they subscribe. Raise the first error at the end."""
+        """Declare streams with their expected readers. Keep frames of a stream until each expected reader has subscribed.
+
+        If some streams cannot be declared, declare all others, and then raise the first error.
+        """
         problems = []
         for sql, readers in declared:
             try:
@@ -151,7 +154,8 @@ class GatewayActor:
         with self._streams.lock:
             origin = self._streams.find(stream).origin
         if origin is not None:
-            with suppress(ValueError):  # The gateway of the origin may not exist any more.
+            # The gateway of the node from which the stream was copied may have ended.
+            with suppress(ValueError):
                 find(gateway_name(origin)).forget_copy.remote(stream, self._reader)
         self._streams.drop(stream)
         folder = self._dirs.stream(stream)
@@ -176,17 +180,23 @@ class GatewayActor:
             os.close(lock)
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Send CaughtUp to the readers of streams; `ages_s` has, by stream, the seconds since its feed last had nothing left to publish."""
+        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+
+        `ages_s` has the seconds since that time, by stream.
+        """
         self._streams.caught_up(ages_s)
 
     @ray.method(concurrency_group="others")
     def begin_copy(self, stream: str, reader: str) -> str:
-        """Return the declaration of a stream, and keep its frames from now on until the reader has them."""
+        """Return the declaration of a stream for a node that will copy it. Keep the stream's frames until the node has copied them."""
         return self._streams.begin_copy(stream, reader)
 
     @ray.method(concurrency_group="pulls")
     def frames(self, stream: str, from_number: int, reader: str = "", wait_s: float = 0.0) -> Frames:
-        """Return frames of a stream from a number on; wait up to `wait_s` for the first. `reader` has all earlier frames."""
+        """Return frames of a stream from number `from_number` on. If no such frame exists yet, wait up to `wait_s` seconds.
+
+        Earlier frames are released, because the other node (`reader`) has copied them.
+        """
         if reader:
             self._streams.follow_from(stream, reader, from_number)
         self._streams.wait_grown(
@@ -196,7 +206,10 @@ class GatewayActor:
 
     @ray.method(concurrency_group="pulls")
     def class_frames(self, name: str, from_number: int, reader: str = "", wait_s: float = 0.0) -> Frames:
-        """Return frames of a class's log; wait up to `wait_s` for the first. The log is polled until its length was announced once."""
+        """Return frames of a class's log from number `from_number` on. If no such frame exists yet, wait up to `wait_s` seconds.
+
+        The log is polled if no host has announced its length yet.
+        """
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
@@ -206,7 +219,10 @@ class GatewayActor:
 
     @ray.method(concurrency_group="pulls")
     def unit_frames(self, name: str, place: CopyProgress, reader: str, wait_s: float) -> UnitFrames:
-        """Return the frames of a unit's commit and snapshot logs from the numbers in `place` on, and the input that the unit has released."""
+        """Return the commits and snapshots that another node has not copied yet, and the input that the unit has released.
+
+        `place` has the numbers of the first commit and snapshot to return. If there are none yet, wait up to `wait_s` seconds.
+        """
         folder = self._dirs.class_log(name)
         log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
 
@@ -231,7 +247,10 @@ class GatewayActor:
         return UnitFrames(time.monotonic(), commits, snapshots, released, queries)
 
     def follow(self, origin: str, stream: str, readers: Mapping[str, bool] | None = None) -> None:
-        """Copy a stream from the gateway of another node once it exists there, and keep frames for its readers until they subscribe."""
+        """Start to copy a stream from the gateway of another node. Keep frames of the copy until its readers have subscribed.
+
+        If the other node does not have the stream yet, keep trying.
+        """
         if origin == self._dirs.node:
             raise InvalidInput(
                 "a node cannot copy the streams of its own gateway", "origin", origin, "name another node"

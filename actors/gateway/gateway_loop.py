@@ -36,7 +36,7 @@ class Gateway:
         segment_bytes: int = SEGMENT_BYTES,
         bounds: DoorBounds | None = None,
     ) -> None:
-        # The listener's lock ensures that the node has only one gateway; the streams and the door rely on it.
+        # The listener's lock ensures that the node has only one gateway. Streams and door rely on it: no other gateway uses their files.
         self._listener = Listener(dirs.gateway_socket)
         self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.door = ProducerSocket(dirs.door_socket, self.streams, bounds or DoorBounds())
@@ -76,7 +76,7 @@ class Gateway:
         self._wake.set()
 
     def _blocked(self, reader: ReaderConnection) -> None:
-        """Let the loop flush the reader when its socket has room. May be called from any thread."""
+        """Make the loop send the queued packets of a reader when the reader's socket has room. Any thread may call this method."""
         self._late.append(reader)
         self._wake.set()
 

@@ -1,7 +1,7 @@
 """Copying of another node's log: the same frames under the same numbers.
 
-A follower requests the frames after those it has, and the other node answers when there are some. After any failure the
-follower requests again from its position, so each frame is copied once.
+A follower (thread that copies) requests the next frames, and the other node answers when it has some. After a failure, the
+follower requests the frames after the last copied frame, so each frame is copied once.
 
 Arrival times in frames are by the clock of the origin and are converted to the local clock. Each reply carries the time at
 which it was sent. The difference between sending and receiving is the clock distance plus the travel time. So the smallest of
@@ -39,7 +39,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """Numbers of the next commit and snapshot that the copy of a unit's logs needs, and the input that the unit has released."""
+    """Progress of copying a unit's logs: numbers of the next commit and snapshot to copy, and released input."""
 
     commits: int
     snapshots: int
@@ -59,7 +59,7 @@ class UnitFrames(Frames):
 
 
 class StreamCopy:
-    """Copy of a stream of another node, kept by this node's gateway."""
+    """Copy of a stream of another node. The gateway of this node maintains the copy."""
 
     def __init__(self, streams: Streams, name: str) -> None:
         self._streams, self._name = streams, name
@@ -75,11 +75,11 @@ class StreamCopy:
             self._streams.append_copy(self._name, number, parts, sum(len(part) for part in parts))
 
     def close(self) -> None:
-        """Do nothing: the stream stays declared."""
+        """Do nothing: when copying ends, the copied stream stays declared on this node."""
 
 
 class ClassCopy:
-    """Copy of the commit and snapshot logs of a unit. The oldest commits are forgotten when there is no room.
+    """Copy of the commit and snapshot logs of a unit. If the copy has no room, it deletes the oldest commits.
 
     A snapshot is copied only after all earlier commits; without them, a unit restarted from the snapshot would number answers wrongly.
     Input that the snapshot covers is released only after that.
@@ -128,7 +128,7 @@ class ClassCopy:
 
 
 def append_at(log: SegmentWriter, number: int, payload: Part) -> None:
-    """Append a frame under the number it has at the origin; ignore a frame that has been copied before."""
+    """Append a frame with the number that the frame has on the other node. Ignore a frame that has been copied before."""
     if number >= log.next:
         log.skip_to(number)
         log.append([payload], len(payload))

@@ -1,13 +1,12 @@
 """Client with which producers publish batches over the gateway's Unix socket: `Producer(path).publish(stream, batch)`.
 
-From the result of a call, a producer knows where the batch is:
+A producer must know whether a batch is in the stream's log, so that it can repeat the call. After an OSError, a batch with an id
+may be published again; it is then in the log once.
 
     the call returns or raises    the batch
     Accepted                      is in the stream's log and survives the end of the gateway's process
     RefusedBatch                  is not in the log
     OSError                       may be in the log: the gateway ended before it answered
-
-After an OSError, a batch with an id may be published again; it is in the log once.
 """
 
 from __future__ import annotations

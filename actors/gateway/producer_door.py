@@ -34,7 +34,7 @@ from actors.messages.turn_messages import NAME_MAX, NotUnderstood
 from actors.runtime.unix_channel import uid_of_peer
 from configs.errors import InvalidInput
 
-# Maximum size of a refused body that is received and discarded; for a larger one the connection is closed.
+# Maximum size of a refused body that is received and discarded. If a body is larger, the connection is closed.
 DISCARDED_BYTES = 1 << 30
 # Maximum size of the buffer that a connection keeps between two bodies; 10,000 rows of 6 columns have half a MiB.
 KEPT_BYTES = 1 << 20
@@ -110,7 +110,7 @@ class ProducerConnection:
 
     @property
     def answering(self) -> bool:
-        """Return True while an answer has not been sent completely. Nothing is received meanwhile."""
+        """Return True while an answer has not been sent completely. Until then, no message is received on the connection."""
         return bool(self._answer)
 
     def go_on(self) -> bool:
@@ -173,7 +173,7 @@ class ProducerConnection:
         self._expect(self._body, self._head.body, self._answer_body)
 
     def _refused(self, head: ProducerHead) -> RefusedBatch | None:
-        """Return the refusal of a message that can be refused before its body is received; None if there is no reason."""
+        """Return a refusal if the head of a message already shows that the message must be refused; otherwise None."""
         bounds = self._door.bounds
         most = DESCRIBE_BYTES if head.kind == DESCRIBE else bounds.message_bytes
         if head.body > DISCARDED_BYTES:

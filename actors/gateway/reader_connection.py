@@ -34,7 +34,7 @@ class ReaderConnection:
             self.channel.end()
 
     def flush(self) -> bool:
-        """Send queued packets while the socket has room; return True if none is left."""
+        """Send queued packets while the socket has room; return True if the queue is empty afterwards."""
         try:
             while self._waiting:
                 self.channel.send(self._waiting[0])

@@ -221,11 +221,11 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """Return the milliseconds of event time to replay per second, by the scheduled rate at the last call of `owe`."""
+        """Return the replay speed: milliseconds of event time per second, as scheduled at the time of the last call of `owe`."""
         return self._rate(self._last) / self.tuples_per_ms
 
     def owe(self, now: float) -> float:
-        """Add the event time that is due by now. Return the number of tuples skipped because the feeder is over CATCH_UP_S behind."""
+        """Add the event time that has become due. Return the number of skipped tuples: those more than CATCH_UP_S seconds overdue."""
         most_ms = 1.0
         for begin, end in self._parts(self._last, now):
             speed = self._rate(begin) / self.tuples_per_ms
@@ -258,7 +258,7 @@ class StreamReplay:
         self._span_ms = 0
 
     def message(self, lap: int, begin_ms: int, end_ms: int, span_ms: int) -> ReplayBatch:
-        """Return the batch of an interval of a lap. It is valid until the next call for the same interval."""
+        """Return the batch of an interval of a lap. The batch is valid until the next call for the same interval."""
         if span_ms != self._span_ms:
             self._messages.clear()
             self._span_ms = span_ms

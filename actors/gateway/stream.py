@@ -73,13 +73,13 @@ class Stream:
         self.arrow = self.schema.schema.arrow
         self.folder = folder
         self.readers: dict[str, ReaderPosition] = {}
-        # Positions of readers that the coordinator has declared; None for a reader that has released frames after its position.
+        # Start positions of the readers that the coordinator expects. None means that the reader has already released later frames.
         self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # Readers that wait for News
         self.origin: str | None = None  # Node from which the stream is copied; None if the stream is no copy
         self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
-        # The record is saved before frames are forgotten, since some content of the record can be recovered only from the frames.
+        # The record is saved before frames are deleted, because some content of the record can be recovered only from the frames.
         self.log.forgetting = self.save
         self.writing = threading.Lock()
         self.producers = LastBatches()
@@ -96,7 +96,7 @@ class Stream:
         return train_from_arrow(batch, self.schema.schema, 0.0)
 
     def frames_of(self, trains: Sequence[Train], part_of: BatchId | None, now: float) -> list[Frame]:
-        """Return the frames of a batch; each frame contains the number of rows that precede it in the stream."""
+        """Return the frames of a batch. Each frame contains the number of rows of all earlier frames of the stream."""
         before = self.rows
         frames: list[Frame] = []
         for train in trains:
@@ -113,7 +113,7 @@ class Stream:
             self._tell(reader)
 
     def expect(self, readers: Mapping[str, bool]) -> None:
-        """Keep frames from now on for these readers until they subscribe. A lossless reader has the value True.
+        """Keep frames from now on for the given readers until they subscribe. The value True stands for a lossless reader.
 
         A reader that was expected before keeps its position. No frames are kept for a reader that is no longer named.
         """
@@ -127,17 +127,17 @@ class Stream:
             self.expected[name] = expected
         if self.expected != before:
             self.retain()
-            with suppress(LogFull):  # Only a restarted gateway reads the record.
+            with suppress(LogFull):  # A full log is no problem: only a restarted gateway reads the record.
                 self.save()
 
     def has_come(self, reader: str) -> None:
-        """Note that an expected reader has subscribed, so that frames are kept by its subscription alone."""
+        """Record that an expected reader has subscribed. From then on, frames are kept because of the reader's subscription."""
         expected = self.expected.get(reader)
         if expected is not None:
             expected.taken = True
 
     def has_released(self, reader: str, below: int) -> None:
-        """Forget the position of an expected reader that has released frames after it."""
+        """Delete the start position of an expected reader once the reader has released frames after this position."""
         expected = self.expected.get(reader)
         if expected is not None and below > expected.next:
             self.expected[reader] = None
@@ -159,7 +159,7 @@ class Stream:
                 asked.next,
                 f"subscribe from {self.log.next} or less",
             )
-        # A returning reader may continue at any frame. Its released position must not move, as it may need the frames again.
+        # A returning reader may continue at any frame. Its released position does not move, because the reader may need the frames again.
         released = begin if before is None or expected is not None else before.released
         rows = before.rows if before is not None else self._rows_before(begin)
         if expected is not None:
@@ -175,7 +175,7 @@ class Stream:
             peer.send(Subscribed(asked.reader, asked.stream, asked.ask, self.log.next))
 
     def heard(self, asked: Heard, peer: ReaderConnection) -> None:
-        """Send the reader one News: now if there are frames that the reader has not read, otherwise with the next frame."""
+        """Inform the reader once of new frames: now if there are unread frames, otherwise when the next frame is written."""
         if self._reading(asked.reader, peer) is None:
             return
         self.armed.add(asked.reader)
@@ -186,7 +186,7 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
-            # A host may stay subscribed while it is declared again; the expected position then ends with the host's next release.
+            # If a subscribed reader was declared again, its expected start position is no longer needed after this release.
             self.has_released(asked.reader, asked.below)
             self.retain()
 
@@ -197,7 +197,7 @@ class Stream:
             if expected is not None:
                 expected.taken = False
             self.retain()
-            with suppress(LogFull):  # The next save removes the reader from the record.
+            with suppress(LogFull):  # If saving fails, the next save removes the reader from the record.
                 self.save()
 
     def report_full(self, now: float) -> None:
@@ -210,14 +210,14 @@ class Stream:
                 reading.peer.send(LogIsFull(name, self.name))
 
     def left(self, peer: ReaderConnection) -> None:
-        """Disconnect the readers of a connection that has ended; frames they have not released are kept."""
+        """Disconnect the readers of a connection that has ended. Frames that the readers have not released are kept."""
         for name, reading in self.readers.items():
             if reading.peer is peer:
                 reading.peer = None
                 self.armed.discard(name)
 
     def save(self) -> None:
-        """Write the record. Raise LogFull if there is no memory for it; the old record stays then."""
+        """Write the stream's record. If there is no memory for the record, keep the old record and raise LogFull."""
         readers = {
             name: {"released": reading.released, "lossless": reading.lossless, "rows": reading.rows}
             for name, reading in self.readers.items()
@@ -270,7 +270,7 @@ class Stream:
         }
 
     def retain(self) -> None:
-        """Forget frames that no reader needs any more. A full log may also forget frames that no lossless reader needs."""
+        """Allow the log to delete frames that no reader needs. A full log may also delete frames that no lossless reader needs."""
         needed = [(reader.released, reader.lossless) for reader in self.readers.values()]
         needed += [(position.next, position.lossless) for position in self._awaited()]
         self.log.keep_from = min((number for number, lossless in needed if lossless), default=KEEP_NONE)
@@ -300,16 +300,19 @@ class Stream:
         self.retain()
 
     def _forget(self, below: int) -> None:
-        with suppress(LogFull):  # If there is no memory for the record, the frames are kept for now.
+        with suppress(LogFull):  # If there is no memory for the record, no frames are deleted yet.
             self.log.forget(below)
 
     def _rows_before(self, number: int) -> int | None:
-        """Return the stream's row count before frame `number` if this is the next frame; None for other frames, and in an empty copy."""
+        """Return the number of the stream's rows before frame `number`.
+
+        Return None if this number of rows is unknown: `number` is not the next frame, or the stream is an empty copy.
+        """
         is_known = number == self.log.next and (self.origin is None or number > 0)
         return self.rows if is_known else None
 
     def _reading(self, reader: str, peer: ReaderConnection) -> ReaderPosition | None:
-        """Return the reader's position if it subscribed on this connection; otherwise send Denied and return None."""
+        """Return the reader's position if the reader subscribed on this connection; otherwise send Denied and return None."""
         reading = self.readers.get(reader)
         if reading is None or reading.peer is not peer:
             peer.send(Denied(reader, self.name, "not subscribed on this connection"))

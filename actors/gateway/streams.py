@@ -176,7 +176,7 @@ class Streams:
     ) -> Accepted | RefusedBatch:
         """Write either all trains of a batch to the stream's log, with the current time as arrival, or no train; skip a repeated batch.
 
-        Other streams are not blocked meanwhile. `before` is called when only a full log can still refuse the batch.
+        Other streams are not blocked. `before` is called after all checks, when only a full log can still refuse the batch.
         """
         with stream.writing:
             with self.lock:
@@ -232,7 +232,10 @@ class Streams:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Send CaughtUp to the readers of streams; `ages_s` has, by stream, the seconds since its feed last had nothing left to publish."""
+        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+
+        `ages_s` has the seconds since that time, by stream.
+        """
         now = self._clock()
         with self.lock:
             for name, age_s in ages_s.items():
@@ -244,7 +247,7 @@ class Streams:
     def _keep_only(self, said: Reads) -> None:
         """Unsubscribe a reader from all streams that its message does not list, except streams that expect the reader.
 
-        The reader may have sent the message before it received its latest declaration.
+        A reader that a stream expects may have sent the message before it was informed of the stream.
         """
         read = {name.lower() for name in said.streams}
         with self.lock:
@@ -300,7 +303,7 @@ class Streams:
             return stream.sql
 
     def follow_from(self, name: str, reader: str, number: int) -> None:
-        """Release frames below a number for the reader of another node, which has copied these frames."""
+        """Release the frames with lower numbers than `number` for another node, which has copied these frames."""
         with self.lock:
             stream = self.find(name)
             if reader in stream.readers:

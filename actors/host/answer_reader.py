@@ -29,7 +29,7 @@ from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName, nearest
 from engine.class_.steps import Answer
 
-# Number of frames up to which the next answer is searched frame by frame; over longer distances, by binary search.
+# Number of frames that are searched one by one for the next answer. If none has an answer, binary search continues.
 NEAR = 64
 PLACES_KEPT = 1024
 
@@ -93,12 +93,12 @@ class AnswerReader:
         return answered.get(query, 0) if number >= begun.began else 0
 
     def kept(self, query: str) -> tuple[int, int]:
-        """Return the number of the first row that is kept, and the number that the next row will get."""
+        """Return the number of the first row that still exists, and the number that the next row will get."""
         following = self.given(query)
         return min(self.some(query, 0, 1).first, following), following
 
     def some(self, query: str, row: int, most: int) -> AnswerRows:
-        """Return the first kept rows from `row` on: at most `most` rows, and at least one row if any is kept."""
+        """Return the first existing rows from `row` on: at least one row if such a row exists, and at most `most` rows."""
         begun, given, wanted = self.described(query), self.given(query), row
         answers: list[Answer] = []
         while wanted < given and not answers:
@@ -144,7 +144,10 @@ class AnswerReader:
     def _gathered(
         self, begun: LoggedQuery, query: str, row: int, most: int
     ) -> tuple[list[Answer], int | None]:
-        """Return consecutive answers near `row`. If there are none, also return the row at which to search next; None at the end of the log."""
+        """Return consecutive answers at `row` or later.
+
+        If the next frames have no answers, the list is empty, and the second result is the row at which to search next.
+        """
         found: list[Answer] = []
         following, room, without, last = row, most, 0, None
         for number, payload in self._commits(self._frame_of(begun, query, row)):
@@ -173,7 +176,10 @@ class AnswerReader:
         )
 
     def _answered(self, log: Reader, number: int, step: int) -> tuple[int, Mapping[str, int]]:
-        """Find the nearest commit from this frame on, in the direction `step`; return its number and each query's answer count up to it."""
+        """Find the commit nearest to a frame: later if `step` is 1, earlier if `step` is −1.
+
+        Return the number of the commit, and for each query the number of answers up to the commit.
+        """
         while log.first <= number < log.next:
             found = next(frames_left(log, number), None)
             if found is not None and not is_snapshot(found[1]):

@@ -1,4 +1,4 @@
-"""Writer of the log of a class: appends the steps of the class, and the answers that repeating these steps reproduces."""
+"""Writer of the log of a class: appends the steps of the class, and those answers that a repetition of the steps reproduces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.class_.steps import Commit, QueryAdded, QueryRemoved
 
 
 class CommitWriter:
-    """Writer of commits. A commit that finds no room in the log is kept, and nothing later is written before it."""
+    """Writer of commits. If the log has no room for a commit, the commit waits, and no later commit is written before it."""
 
     def __init__(self, log: UnitLog, hosted: HostedClass) -> None:
         self.problem = ""
@@ -23,17 +23,17 @@ class CommitWriter:
 
     @property
     def is_stuck(self) -> bool:
-        """Return True if a commit waits for room in the log; the class does not run until it is written."""
+        """Return True if a commit waits for room in the log. The class does not run until the commit is written."""
         return self._unwritten is not None
 
     def commit(self) -> None:
-        """Write the new steps, and the answers that repeating these steps reproduces, if no earlier commit waits for room."""
+        """Write the new steps, and those answers that a repetition of the steps reproduces. If an earlier commit waits, do nothing."""
         if self.write():
             self._unwritten = self._hosted.committed()
             self.write()
 
     def write(self) -> bool:
-        """Write the commit that waits for room, if any; return True if none is left."""
+        """Write the commit that waits for room, if there is such a commit. Return True if no commit waits afterwards."""
         if self._unwritten is None:
             return True
         steps = self._unwritten.steps

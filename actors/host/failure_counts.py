@@ -66,7 +66,7 @@ class FailureCounts:
             lost = rows - reasons.get(reason, 0)
             queries = operator.queries[:FAILURE_QUERIES_MAX]
             more = len(operator.queries) - len(queries)
-            # A tuple of a join may fail with each of its pairs.
+            # One tuple of a join may fail several times: once in each of its pairs.
             part = min(1.0, ratio(lost, max(lost, operator.taken - taken)))
             yield Failure(
                 operator=operator.name,

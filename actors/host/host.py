@@ -42,8 +42,8 @@ from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
 
 # Switch interval of the interpreter, in seconds: one thread keeps the interpreter for at most this time while another thread waits.
-# Slices run equally fast with 20 µs and 5 ms, because large numpy calls release the interpreter.
-# A short interval helps the ingest thread if the class only makes small calls, which do not release the interpreter.
+# The switch interval does not change the speed of slices, because large numpy calls release the interpreter.
+# Small numpy calls do not release the interpreter; then a short switch interval lets the ingest thread run sooner.
 SWITCH_S = 5e-4
 # Seconds that other threads wait for the class thread; restoring a state of some hundred MB takes seconds.
 ANSWER_S = 30.0

@@ -1,4 +1,7 @@
-"""The units of a host: they are opened from their logs, changed, and opened again after failures. Only the class thread uses this module."""
+"""The units of a host. Units are opened from their logs, changed, and opened again after failures.
+
+Only the class thread uses this module.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,7 @@ class HostUnits:
             self._keep_failure(name, problem)
 
     def after_slice(self, unit: HostedUnit, backlog: bool) -> None:
-        """Send the ingest thread and the gateway what a slice has changed."""
+        """Inform the ingest thread and the gateway of changes by a slice: released input, changed queries, and a longer log."""
         snapshots = unit.snapshots
         for stream, below in snapshots.released.items():
             if below > 0:
@@ -176,7 +179,7 @@ class HostUnits:
         count = count + 1 if log_next == unit.log_next else 1
         self._failure_runs[name] = count, unit.log_next
         self._leave(unit)
-        with suppress(Exception):  # If closing fails, opening the unit again reports the problem.
+        with suppress(Exception):  # If closing fails, the next attempt to open the unit reports the problem.
             unit.close(at_rest=False)
         if count < FAILURES_MAX:
             self._open(replace(unit.unit))

@@ -58,7 +58,10 @@ class IdleStreams:
         self.next_advance = NEVER
 
     def advance(self, reading: Collection[str], fed: Collection[str], now: float) -> None:
-        """Advance the streams that are due. A stream in `fed` advances only up to the time when its feed had nothing left."""
+        """Advance the streams that are due.
+
+        A stream in `fed` (brought by a feed) advances only up to the last time at which its feed had nothing left to publish.
+        """
         self.is_asked = False
         hosted, after_s = self._hosted, self._after_s or 0.0
         for stream, idle in self._idle.items():
@@ -70,7 +73,7 @@ class IdleStreams:
             # Event time stays `after_s` behind the clock, so that rows after a shorter pause are not late.
             gone_us = 1e6 * (self._empty_until(stream, fed, now) - idle.since - after_s)
             if gone_us <= 0:
-                # The feed is down, starting, or in the middle of a batch: the rows that it brings next must not be late.
+                # The feed is down, starting, or in the middle of a batch. The next rows of the feed must not be late.
                 idle.due = now + idle.pause_s
                 continue
             hosted.rest(time.monotonic)
@@ -81,7 +84,7 @@ class IdleStreams:
         self.find(reading, now)
 
     def _empty_until(self, stream: str, fed: Collection[str], now: float) -> float:
-        """Return the time up to which the stream has certainly had no more rows."""
+        """Return the latest time up to which no row of the stream can be missing: for a fed stream, when its feed had nothing left."""
         if stream not in map(str.lower, fed):
             return now
         return min(now, self._inbox.caught_up.get(stream, -NEVER))

@@ -40,12 +40,12 @@ class Inbox:
 
     # The ingest thread writes the fields from `arrived` to `caught_up`; the class thread also resets `held_back`.
     arrived: deque[ArrivedPiece] = field(default_factory=deque)
-    # Streams to begin: name, first batch, number of rows before that batch (None if unknown), Feed.
+    # Streams that the class thread has to begin: name, first batch, number of rows before the first batch (None if unknown), Feed.
     begun: deque[tuple[str, int, int | None, Feed | None]] = field(default_factory=deque)
     let_in: Counter[str] = field(default_factory=Counter)  # Number of tuples that were let in, by stream
     pieces_in: int = 0
     bytes_in: int = 0
-    used_s: float = 0.0  # Processor-seconds that reading input has taken
+    used_s: float = 0.0  # Processor-seconds used for reading input
     held_back: bool = False  # True while input waits for room in a queue, or producers are refused
     problems: dict[str, str] = field(default_factory=dict)  # Reasons why streams cannot be read, by stream
     # Last time at which the Spark query (feed) that brings a stream had nothing left to publish, by stream.
@@ -100,7 +100,7 @@ class Feed:
         return self.door.stream
 
     def frame(self) -> tuple[int, memoryview] | None:
-        """Return the next frame of the log; None if it has not been written yet."""
+        """Return the next frame of the log; None if the next frame has not been written yet."""
         assert self.log is not None
         while True:
             if self.frames is None:
@@ -158,12 +158,12 @@ class Intake:
     since: float = field(default_factory=time.monotonic)
 
     def part_of(self, rows: int) -> int:
-        """Return how many of `rows` unread rows count for this shard; the counts of all shards add up to `rows`."""
+        """Return this shard's part of a number of unread rows. The parts of all shards add up to this number."""
         shard, shards = self.shard
         return (rows + shard) // shards
 
     def has_time(self, now: float, part: float) -> bool:
-        """Return True if the unit has time left; it gains `part` seconds of processor time per second."""
+        """Return True if the unit has processor time left for reading. The unit gains `part` seconds of processor time per second."""
         self.budget_s = min(BURST_S, self.budget_s + part * (now - self.since))
         self.since = now
         return self.budget_s > 0

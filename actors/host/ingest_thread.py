@@ -51,7 +51,7 @@ from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
 
 INGEST_PART = 0.5
-# Number of batches of a stream that are read in one turn. Shorter turns would take the interpreter from slices more often.
+# Number of batches of a stream that are read in one turn. With shorter turns, the ingest thread would interrupt slices more often.
 BATCHES_A_TURN = 4
 SLICE_S = 5e-3
 # Number of segments of a stream's log that stay mapped: as many as can be filled between two snapshots of a class.
@@ -77,11 +77,11 @@ class GatewayLine:
                 try:
                     self.channel.send(encode(message))
                 except OSError:
-                    # The gateway hangs or is gone; the next attempt to connect shows which.
+                    # The gateway does not respond or has ended. The next attempt to connect shows which of these is true.
                     self.channel.end()
 
     def open(self, now: float) -> Channel | None:
-        """Use a new connection and return it; return None if the gateway refuses it, or the next attempt is not due yet."""
+        """Open a connection and return it. Return None if the gateway refuses the connection, or the next attempt is not due yet."""
         if now < self.connect_at:
             return None
         try:
@@ -107,7 +107,7 @@ class GatewayLine:
 
 
 class FeedTurns:
-    """Streams of units: those that are read in turn, and those that wait for room in their queues."""
+    """Streams of units: streams that are read in turn, and streams that wait for room in their queues."""
 
     def __init__(self) -> None:
         self.lively: dict[Feed, None] = {}
@@ -131,7 +131,7 @@ class FeedTurns:
         inbox = feed.intake.inbox
         self._blocked.add(feed)
         inbox.held_back = True
-        # Check again: the class thread may have made room just before `held_back` was set, and does not report that.
+        # Check again: if the class thread made room just before `held_back` was set, the class thread does not call `unblock`.
         if feed.is_full():
             return True
         self._blocked.discard(feed)
@@ -281,7 +281,7 @@ class Ingest:
     def _hear_message(self, message: Message) -> None:
         assert isinstance(message, Subscribed | News | CaughtUp | LogIsFull | Denied), message
         intake = self._intakes.get(message.reader)
-        # The gateway sends the name as it was declared, which may have capitals.
+        # The gateway sends the stream's name as declared, which may have capital letters.
         feed = intake.feeds.get(message.stream.lower()) if intake is not None else None
         if feed is not None:
             self._hear_of(feed, message)
@@ -317,7 +317,7 @@ class Ingest:
         try:
             feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
-            # The stream was dropped meanwhile, and the gateway will send Denied.
+            # The stream has been dropped, and the gateway will send Denied.
             return
         self._turns.enliven(feed)
 
@@ -348,7 +348,7 @@ class Ingest:
                 self._subscribe(feed)
 
     def _say_reads(self, intake: Intake) -> None:
-        """Send the gateway the streams that the unit reads, so that it forgets streams that the unit read before a restart."""
+        """Send the gateway the streams that the unit reads. The gateway then ends subscriptions of other streams from before a restart."""
         if intake.is_whole:
             self.gateway.say(Reads(intake.unit, tuple(intake.feeds)))
 

@@ -77,7 +77,7 @@ LATE_S, LATE_PIECE_S = 60.0, 2.0
 
 
 class LateShares:
-    """Part of each stream's rows that came late in the last minute of input."""
+    """Fraction of late rows among the rows of the last minute, for each stream."""
 
     def __init__(self) -> None:
         self._noted: deque[tuple[float, Mapping[str, tuple[int, int]]]] = deque()
@@ -98,7 +98,7 @@ class LateShares:
 
 
 class RecentFlow:
-    """Tuples per second taken by operators, and part of tuples that was shed, over the last RECENT_S seconds."""
+    """Tuples per second that operators took, and fraction of tuples that were shed, over the last RECENT_S seconds."""
 
     def __init__(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
         self.taken_per_s = self.shed = 0.0
@@ -112,7 +112,7 @@ class RecentFlow:
             self._seen.popleft()
         (since, before, shed_before, fates_before), (_, after, shed, fates) = self._seen[0], self._seen[-1]
         self.shed = ratio(max(0, shed - shed_before), fates - fates_before)
-        # A stream that was not read at the earlier time counts from 0.
+        # For a stream that was not read yet at the earlier time, the earlier count is 0.
         self.taken_per_s = max(
             0.0, sum(taken - before.get(stream, 0) for stream, taken in after.items()) / (now - since)
         )

@@ -23,7 +23,7 @@ from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.ratios import ratio
 
-# Number of load cycles for which arrivals are kept.
+# Number of load cycles for which the numbers of arrived tuples are stored.
 CYCLES_KEPT = 64
 
 
@@ -135,7 +135,7 @@ class Noticed:
         self._begin(hosted)
 
     def weighed(self) -> None:
-        """Drop the totals of answers up to now: with the changed weights of queries, later totals cannot be compared with them."""
+        """Discard the earlier totals of answers, because the weights of queries have changed."""
         self._before = None
 
     def _begin(self, hosted: HostedClass) -> None:

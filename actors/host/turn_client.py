@@ -1,6 +1,7 @@
 """The host's side of turns: reports which classes have input, and runs the slices that the dispatcher grants.
 
-The class thread runs `serve`; any thread may call `ready`. The state of each class changes as follows:
+The class thread runs `serve`; any thread may call `ready`. A class is idle (without input), waits for a turn, or runs a slice.
+The table shows how the state of a class changes:
 
     state                event                          becomes
     idle                 ready                          waiting, Ready is sent
@@ -56,7 +57,7 @@ Run = Callable[[str, float], tuple[float, bool]]
 
 
 class RefusedByDispatcher(Exception):
-    """Refusal of this host by the dispatcher, which could not decode its messages. Trying again would not help."""
+    """Refusal of this host by the dispatcher, because the dispatcher could not decode the host's messages. A retry would not help."""
 
 
 class TurnState(Enum):
@@ -140,7 +141,7 @@ class SliceClient:
             self._rest(backoff.failed())
 
     def _take_turns(self) -> bool:
-        """Connect once and run slices until the dispatcher is gone; return True if it has sent anything."""
+        """Connect once and run slices until the dispatcher is gone. Return True if the dispatcher has sent a message."""
         try:
             channel = connect(self._path)
         except OSError:
@@ -189,7 +190,7 @@ class SliceClient:
         return heard
 
     def _quiet_ms(self) -> float | None:
-        """Return the milliseconds until work is due, rounded up so that it is really due at the wake-up."""
+        """Return the milliseconds until work is due, rounded up so that the thread does not wake up too early."""
         quiet_s = self._quiet_s()
         return None if quiet_s is None else math.ceil(1e3 * max(quiet_s, 0.0))
 
@@ -208,7 +209,7 @@ class SliceClient:
             held = name in self._states
             if held:
                 self._states[name] = TurnState.RUNNING
-            else:  # The class left while the grant was under way.
+            else:  # The class has left this host since the dispatcher sent the grant.
                 self._say(Ended(name, lane, 0.0, 0.0, backlog=False))
         if held:
             if lane != self._lane:
@@ -223,7 +224,7 @@ class SliceClient:
     def _settle(self, name: str, backlog: bool) -> bool:
         """Set the class's state after a slice; return True if the class waits for another slice."""
         state = self._states.get(name)
-        if state is None:  # The class left during the slice.
+        if state is None:  # The class has left this host during the slice.
             return False
         waits = state in (TurnState.RUNNING_WITH_NEWS, TurnState.WAITING) or (
             backlog and state is TurnState.RUNNING
@@ -249,7 +250,7 @@ class SliceClient:
     def _say(self, message: Message) -> None:
         """Send a message, or queue it for the class thread if the socket has no room. The caller holds the lock."""
         if self._channel is None:
-            return  # The greeting on the next connection replaces the message.
+            return  # The message is not needed: after a reconnect, the host announces all its classes with input.
         if not self._unsaid and self._sent(self._channel, message):
             return
         self._unsaid.append(message)
@@ -268,7 +269,7 @@ class SliceClient:
                 channel.end()
 
     def _sent(self, channel: Channel, message: Message) -> bool:
-        """Return False if the socket has no room. If the dispatcher is gone, return True: a new greeting follows after EOF."""
+        """Send a message; return False if the socket has no room. If the dispatcher is gone, the message is dropped."""
         try:
             channel.send(encode(message))
         except BlockingIOError:

@@ -1,12 +1,11 @@
 """One unit in its host: the class, its doors, its load manager and its log. It uses no Ray, and has no threads of its own.
 
+Only the class thread calls a unit; the ingest thread uses the unit's `intake`. Parts of a unit are `UnitInput` (streams and inbox),
+`UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log), `IdleStreams` (event time of streams without
+input) and `UnitMeasurements` (figures).
+
     run(quota)       a slice: take new input, run operators, write a commit of steps and answers, sometimes take a snapshot
     end_cycle(now)   the end of a load cycle: monitors, load manager, report
-
-Its parts: `UnitInput` (streams and inbox), `UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log),
-`IdleStreams` (event time of streams without input) and `UnitMeasurements` (figures).
-
-Only the class thread calls a unit; the ingest thread uses the unit's `intake`.
 
 Guarantees:
 1. Answers become visible with the commit that contains their steps. If a unit is killed at any moment and opened again from
@@ -155,7 +154,7 @@ class HostedUnit:
         return made_for(unit.declared) == made_for(self.unit.declared)
 
     def become(self, unit: Unit) -> None:
-        """Change to the declaration, share and policy of this unit."""
+        """Change the running unit to the given declaration, share and policy."""
         hosted, ran_by = self.hosted, self.unit.runs_by
         (before, after), self.unit = (self.unit.declared, unit.declared), unit
         if said_of_values(before) != said_of_values(after):
@@ -193,7 +192,7 @@ class HostedUnit:
         return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return the streams to start reading, and the names of those to stop reading; None if nothing has changed."""
+        """Return the streams to start reading, and the names of the streams to stop reading; None if nothing has changed."""
         self.commits.queries_moved = False
         changed = self.input.streams_changed()
         for stream in changed[1] if changed is not None else ():
@@ -337,7 +336,7 @@ class HostedUnit:
             return
         self.asleep = self.inbox.asleep = True
         if self.inbox.arrived:
-            # Input arrived before the ingest thread saw that the unit sleeps.
+            # Input has arrived, but the ingest thread did not know yet that the unit sleeps. So the class thread wakes the unit.
             self.wake(time.monotonic())
         elif self._log.bytes_since:
             # A snapshot releases input that would otherwise be kept for as long as the unit sleeps.

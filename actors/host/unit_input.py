@@ -37,7 +37,8 @@ class UnitInput:
         self.reading: Mapping[str, StreamSchema] = {}
         self._settings, self.dirs, self._hosted = settings, dirs, hosted
         self._readers: dict[str, Reader] = {}
-        self._feeds: dict[str, Feed] = {}  # Feed with which the unit reads each stream at present
+        # Reader (`Feed`) of each stream's log that the unit uses at present.
+        self._feeds: dict[str, Feed] = {}
         self._taken: dict[str, int] = {}  # Number of tuples taken out of the inbox, by stream
         # Last time at which input waited in a stream's log because the queue was full.
         self._held_back_at = -math.inf
@@ -51,7 +52,7 @@ class UnitInput:
         self._unit, self._schemas = unit, schemas_of(unit.declared.streams)
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return the streams to start reading, and the names of those to stop reading; a stream with new columns is in both results.
+        """Return the streams to start reading, and the names of streams to stop reading. A stream with new columns is in both results.
 
         While steps are repeated after a crash, some queries may run that are no longer declared; their streams are not read.
         A stream is not read either if it has no position after the last step: no query reads this stream at that step.
@@ -110,7 +111,7 @@ class UnitInput:
         return None if frame is None else batch_of(frame[1])
 
     def _is_current(self, stream: str, feed: Feed | None) -> bool:
-        """Return False for input from before the unit stopped reading the stream, or began to read it again."""
+        """Return False for outdated input: the unit has stopped reading the stream since, or has begun to read the stream again."""
         return feed is None or self._feeds.get(stream) is feed
 
     def begin_streams(self) -> None:
@@ -143,7 +144,7 @@ class UnitInput:
             inbox.gone[stream] = self._taken.get(stream, 0) - waiting
 
     def makes_room(self) -> bool:
-        """Return True if input waited in a stream's log because the queue was full, so that it should be read again after a slice."""
+        """Return True if input waited in a stream's log because the queue was full. The stream is then read again after a slice."""
         waits = self.inbox.held_back
         if waits:
             self.inbox.held_back, self._held_back_at = False, time.monotonic()

@@ -59,12 +59,12 @@ class UnitMeasurements:
         return accounts, self.counting.told(hosted, now, self._worth.queries), failures
 
     def measure(self, accounts: Mapping[str, Account], asleep: bool) -> Figures:
-        """Return the figures that can be computed from the class and its last load cycles."""
+        """Return the figures of the unit for reports, such as queue length, response times and rates."""
         hosted, total = self._hosted, sum((ledger for ledger, _ in accounts.values()), TupleLedger())
         account, responses = hosted.runner.network.account, hosted.times.total
         recent, worth = self._recent.figures, self._worth.figures
         if asleep:
-            # Nothing is measured while the unit sleeps, so the last rates would otherwise stay.
+            # The rates of a sleeping unit are set to 0, because the values measured before the sleep are outdated.
             recent = replace(recent, results_per_s=0.0)
             worth = WorthFigures(worth.utility, worth.slowdown, worth.staleness, worth.tardiness)
         return Figures(

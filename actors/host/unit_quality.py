@@ -28,7 +28,8 @@ class WorthFigures:
     utility: dict[str, float] = field(default_factory=dict)
     slowdown: dict[str, float] = field(default_factory=dict)
     staleness: dict[str, float] = field(default_factory=dict)
-    tardiness: dict[str, float] = field(default_factory=dict)  # Empty before the first answer of a window
+    # Tardiness of the answers of windows; empty before the first such answer
+    tardiness: dict[str, float] = field(default_factory=dict)
     slowdown_now: float = 0.0
     utility_now: float = 1.0
     missed_now: float = 0.0  # Fraction of recent answers that missed their deadlines
@@ -64,7 +65,7 @@ class Totals:
     """Largest number of seconds by which an answer missed its deadline."""
 
     def with_counts_of(self, other: Totals) -> Totals:
-        """Return these totals plus the answers of other, removed queries; staleness remains the mean over the present queries."""
+        """Return the totals plus those of removed queries (`other`). Staleness is not added: it covers only the present queries."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in SUMMED}
         return replace(self, **sums, longest_s=max(self.longest_s, other.longest_s))
 
@@ -83,7 +84,7 @@ class UnitWorth:
     """Totals of removed queries, which are kept so that counts since the beginning never fall."""
 
     def begin(self, now: float, queries: Mapping[str, AnswerQuality]) -> None:
-        """Begin the recent figures again with these queries."""
+        """Restart the figures of the last seconds with the given queries, and keep the totals of removed queries."""
         before, self._known = self._known, list(queries.values())
         present = set(map(id, self._known))
         removed = [quality for quality in before if id(quality) not in present]
@@ -106,7 +107,7 @@ class UnitWorth:
             if name in alone:
                 quality.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
-            # Without a new beginning, the totals of removed queries would be missing.
+            # The queries have changed: `begin` adds the totals of removed queries, so that counts do not fall.
             self.begin(now, queries)
         latest = self._all(now)
         while len(self._totals) > 1 and self._totals[1].at <= now - RECENT_S:

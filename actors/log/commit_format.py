@@ -65,13 +65,14 @@ _COMMIT = Struct("=BBxxIIII")
 # Fields of a snapshot: version, kind, first frame after the state, bytes of the state.
 _SNAPSHOT = Struct("=BB6xQQ")
 _STEP = Struct("=BxxxIq")  # Fields of a step: kind, bytes of the name, a number
-# Further fields of an Opened: offered, shed, rejected, failed, rows up to the batch, kept, bytes of the mask.
+# Further fields of an Opened step: offered, shed, rejected and failed tuples, rows up to the batch, kept fraction, bytes of the mask.
 _OPENED = Struct("=qqqqqdi")
 _NOW = Struct("=d")
 _COUNTED = Struct("=Iq")  # Fields of a query's count: bytes of the query's name, number of answers
 # Fields of an answer: bytes of the query's name, first number, offset of the train after the head, bytes of the train.
 _ANSWER = Struct("=IqQQ")
-# Types of steps: a step is written with the place of its type in this table. QueryAdded has a second place for `with_next`.
+# Types of steps. The position of a type in this table is its number in the log.
+# QueryAdded has two positions: one for steps with the flag `with_next`, and one for steps without it.
 _KINDS: tuple[Any, ...] = (
     Opened,
     Took,

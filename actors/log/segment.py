@@ -55,7 +55,7 @@ class LogSegment:
         self.look(path)
 
     def look(self, path: Path) -> None:
-        """Read the header of the segment from its file, which is now at `path`."""
+        """Store the present path of the segment's file, and read the header of the segment."""
         self.path = path
         if self.words[0] != MAGIC:
             raise LogMissing("the file is not a log segment of this version", file=str(path))
@@ -94,7 +94,7 @@ def path_of(folder: Path, base: int) -> Path:
 
 
 def shared(folder: Path, base: int, mapped: int | None = None) -> LogSegment:
-    """Return a segment with a shared lock, so that its file is not reused meanwhile; raise SegmentGone if it is gone."""
+    """Open a segment with a shared lock, so that the writer does not reuse its file. Raise SegmentGone if the file is gone."""
     try:
         segment = LogSegment(path_of(folder, base), mapped, write=False)
     except (FileNotFoundError, BlockingIOError):

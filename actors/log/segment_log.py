@@ -63,14 +63,14 @@ from configs.errors import WeirError
 ALIGNED = 64
 SEGMENT_BYTES = 32 << 20
 LOG_BYTES = 1 << 30
-# Minimum number of segments in a full log. Frames are forgotten by whole segments, so a segment must be a small part of the log.
+# Minimum number of segments in a full log. Frames are deleted by whole segments, so a segment must be a small part of the log.
 SEGMENTS_LEAST = 4
-# Bytes reserved for the first pages of two segments: one that `skip_to` creates, and one for an append before the oldest segment is deleted.
+# Bytes reserved for the first pages of two more segments, which a full log may need before it deletes its oldest segment.
 ROLLS = 2 * PAGE
 # Number of recent releases of frames, from which the log derives how many spare files it keeps.
 RELEASES = 4
 PARTS_MAX = 1023  # Maximum number of parts in one call of pwritev, in addition to the frame's header
-# Values of `keep_from`: a full log refuses a new frame (KEEP_ALL) or may forget all its frames (KEEP_NONE).
+# Values of `keep_from`: a full log refuses a new frame (KEEP_ALL), or deletes old frames for it (KEEP_NONE).
 KEEP_ALL = 0
 KEEP_NONE = 2**63
 
@@ -82,7 +82,7 @@ Frame = tuple[Sequence[Part], int]
 WORD = Struct("=Q")
 HEADER = Struct("=QQ48x")
 DRAFT = "draft"
-SPARE = "spare"  # Prefix of the names of spare files (files of forgotten segments, which the log will reuse)
+SPARE = "spare"  # Prefix of the names of spare files: files of deleted segments, which the log will reuse
 LOCK = "writer.lock"
 
 
@@ -142,7 +142,7 @@ class SegmentWriter:
         for left_over in (folder / DRAFT, *folder.glob(f"{SPARE}*")):
             left_over.unlink(missing_ok=True)
         found = numbers(folder)
-        # First number and memory of each segment except the last.
+        # First frame number and occupied memory of each segment except the last.
         self._older = [(base, shared(folder, base, PAGE).taken) for base in found[:-1]]
         for base, _ in self._older:
             seal(path_of(folder, base))
@@ -216,7 +216,7 @@ class SegmentWriter:
         return number
 
     def forget(self, below: int) -> None:
-        """Release frames below a number: forget the segments that have only such frames, except the current segment."""
+        """Release all frames before frame `below`. Delete segments that have only released frames, except the current segment."""
         if self._older and self._second <= below:
             self.forgetting()
         if below > self._released:
@@ -232,7 +232,7 @@ class SegmentWriter:
             self._next_spare().unlink()
 
     def skip_to(self, number: int) -> None:
-        """Let the next frame have this number; the skipped numbers count as forgotten frames."""
+        """Give the next frame this number. The skipped numbers count as numbers of deleted frames."""
         assert number >= self.next
         if number > self.next:
             self._find_spare(0)
@@ -243,7 +243,7 @@ class SegmentWriter:
         os.close(self._lock)
 
     def _roll_for(self, room: int) -> None:
-        """Continue in a segment that has room for the frames; raise LogFull if too few frames may be forgotten for that."""
+        """Continue in another segment that has room for the frames. Raise LogFull if too few old frames may be deleted."""
         # Room for a whole segment is required; otherwise later frames of the segment would force the log to delete a spare file.
         more = max(pages(PAGE + room), self.segment_bytes) - (0 if self._count else self._taken)
         has_room = self._find_spare(room) or self._forget_for(more)
@@ -261,7 +261,7 @@ class SegmentWriter:
             self._drop_oldest()
 
     def _forget_for(self, more: int) -> bool:
-        """Delete spare files, then old segments that may be forgotten, until `more` bytes fit; return False if they never fit."""
+        """Delete spare files, then released segments, until `more` bytes fit. Return False if there is still no room."""
         while self._exceeds(more) and self._spares:
             self._next_spare().unlink()
         if self._exceeds(more) and self._older and self._second <= self.keep_from:
@@ -274,7 +274,7 @@ class SegmentWriter:
         return self.bytes + more + ROLLS > self.bytes_max
 
     def _find_spare(self, room: int) -> bool:
-        """Return True if a spare file is free for the frames. A full log makes its oldest segment a spare file if it may be forgotten."""
+        """Return True if there is a spare file for the frames. If the log is full, turn its oldest released segment into a spare file."""
         if not self._count or PAGE + room > self.segment_bytes:
             return False
         need = pages(PAGE + room)
@@ -350,9 +350,10 @@ class SegmentWriter:
         self._open(self._base)
 
     def _create(self, base: int, size: int) -> None:
-        """Create a segment, in a spare file if there is one. A spare file that a reader has mapped is deleted instead.
+        """Create a segment, in a spare file if there is one. Delete spare files that readers have mapped.
 
-        A reader that opened the spare file just before finds it locked, or with another first number, and searches again.
+        If a reader has just opened the spare file as the old segment, the lock or the changed first number shows its reuse.
+        The reader then searches for the segment again.
         """
         while size == self.segment_bytes and self._spares:
             spare = self._next_spare()
@@ -393,7 +394,7 @@ class Reader:
     def __init__(self, folder: Path, keeps: int = 0) -> None:
         self.folder = folder
         self._kept = Kept(keeps)
-        self._tail: LogSegment | None = None  # Last segment of the log at the last read of `next`
+        self._tail: LogSegment | None = None  # Last segment of the log, as found when `next` was last read
         self._segment: LogSegment | None = None
         self._number = 0  # Number of the frame at `_offset` in the segment that is being read
         self._offset = 0
@@ -413,7 +414,7 @@ class Reader:
         return self._tail.next
 
     def let_go(self) -> None:
-        """Unmap all segments that may be forgotten, because a mapped segment occupies memory."""
+        """Unmap all segments that the writer may delete, because a mapped segment occupies memory."""
         self._tail = None
         if self._segment is not None and self._segment.sealed:
             self._segment = None
@@ -425,7 +426,7 @@ class Reader:
             segment = self._at(start)
             if segment is None:
                 return
-            # The commit word is read before the frames: all frames that it counts are then complete.
+            # The commit word (number and length of the written frames) is read first, because only counted frames are complete.
             commit = segment.words[COMMIT]
             length = commit & LENGTH_MASK
             while self._number == start and self._offset < length and segment is self._segment:
@@ -486,7 +487,7 @@ class Reader:
 
 
 def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the frames from a number on, skipping forgotten frames."""
+    """Yield the frames from a number on, and skip deleted frames."""
     while True:
         try:
             yield from reader.frames(start)
@@ -518,7 +519,7 @@ def emptied(path: Path, base: int) -> bool:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The base is written before the commit word: a killed writer must not leave an empty segment with the old base.
+        # The first frame number is written before the commit word: a killed writer must not leave an empty segment with the old number.
         os.pwrite(file, WORD.pack(base), WORD.size * BASE)
         os.pwrite(file, WORD.pack(0), WORD.size * COMMIT)
     except OSError:
@@ -531,14 +532,14 @@ def emptied(path: Path, base: int) -> bool:
 
 
 def seal(path: Path) -> None:
-    """Mark a segment as followed by another segment; a killed writer may not have done that."""
+    """Mark a segment as followed by another segment, in case a killed writer has not marked it."""
     segment = LogSegment(path, PAGE, write=True)
     segment.words[COMMIT] |= SEALED
     os.close(segment.file)
 
 
 def locked(path: Path) -> int:
-    """Open and lock a log's lock file and return it; raise LogTaken if it is locked. The lock ends with the process."""
+    """Open and lock a log's lock file. Raise LogTaken if another process holds the lock. The lock ends with the process."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,7 +35,7 @@ from engine.data.watermark_causes import AdvanceCause, Causes, Moment, Together,
 VERSION = 1
 TRAIN, BATCH = 1, 2
 
-# Fields of a train's header: version, kind, flag for equal arrivals, number of columns, bytes of causes, rows, kept, watermark, arrival.
+# Fields of a train's header: version, kind, flag for equal arrivals, columns, bytes of causes, rows, kept fraction, watermark, arrival.
 _TRAIN = Struct("=BB?xHxxQQdqd")
 # Fields of a column's record: kind, precision, scale, flag for a mask, bytes of text
 _COLUMN = Struct("=BBB?xxxxQ")
@@ -51,10 +51,12 @@ TYPES_KEPT = 4096
 _MOMENT, _TUPLES, _TOGETHER = range(3)
 _COUNT = Struct("=Q")
 _BEHIND = Struct("=q")
-_MOMENT_OF = Struct("=Qqd")  # Fields of a Moment: kind of cause, event time reached, arrival time
-# Fields of Tuples: kind, event time reached, delay of watermark, rows, equal arrivals.
+# Fields of a watermark cause of type Moment: kind of cause, event time reached, arrival time
+_MOMENT_OF = Struct("=Qqd")
+# Fields of a watermark cause of type Tuples: kind of cause, event time reached, delay of the watermark, rows, flag for equal arrivals.
 _TUPLES_OF = Struct("=QqqQQ")
-_TOGETHER_OF = Struct("=QqQ")  # Fields of a Together: kind of cause, event time reached, number of inputs
+# Fields of a watermark cause of type Together: kind of cause, event time reached, number of inputs
+_TOGETHER_OF = Struct("=QqQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class NotAFrame(WeirError):
 class WrittenType:
     """Data type with its encoding in the format."""
 
-    type: DataType  # Reference to the type, so that no other type gets the same id()
+    type: DataType  # Reference that keeps the type alive, so that its id() stays unique
     code: int
     is_text: bool
     record: bytes  # Bytes that describe a column without a mask and without text
@@ -98,7 +100,7 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
     arrays: list[Any] = [] if same else [contiguous(train.arrival)]
     for column in train.columns:
         known = _described.get(id(column.type)) or described(column.type)
-        # Most columns have neither a mask nor text.
+        # This is the short way for most columns, which have neither a mask nor text.
         if column.valid is None and not known.is_text:
             arrays.append(contiguous(column.data))
             records.append(known.record)
@@ -196,7 +198,7 @@ def batch_of(payload: memoryview) -> Train:
 
 
 def batch_head(payload: memoryview) -> tuple[int, float, int]:
-    """Return the rows and arrival time of an input batch, and the rows of all earlier batches, without reading its columns."""
+    """Return number of rows and arrival time of an input batch, and the number of rows of all earlier batches."""
     check(payload, BATCH, _BATCH.size)
     _, _, rows, arrival, before, _, _ = _BATCH.unpack_from(payload)
     return rows, arrival, before

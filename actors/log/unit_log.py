@@ -1,5 +1,6 @@
 """Persistent data of a unit, which survives the end of its process: commits, snapshots, and a description of its queries.
 
+A new process restores the unit from its last snapshot and the later commits. Readers of answers read the commits.
 The folder of a unit has these files and folders:
 
     classes/<unit>/             commits (`actors.log.commit_format`), and a final snapshot if the unit was closed normally
@@ -53,7 +54,8 @@ MARK_BYTES = 4
 SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
-_STEERED = Struct("=Qddd")  # Fields of a stored `Steered`: version, kept fraction, headroom, share
+# Fields of the stored result of a load cycle: version, kept fraction, headroom, share
+_STEERED = Struct("=Qddd")
 
 
 class LogBroken(WeirError):
@@ -97,7 +99,7 @@ class UnitLog:
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
         self.frame_max = bytes_max // SEGMENTS_LEAST  # Maximum size of one commit, in bytes
-        # One segment is deducted, because segments also hold commits from before the last snapshot, and unused ends.
+        # The size of one segment is deducted, because segments also contain older commits and unused space at their ends.
         self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
         self.bytes_since = 0  # Bytes of commits after the last snapshot
         self.lost_answers = 0  # Number of answers dropped because their commit was too large for the log
@@ -108,7 +110,7 @@ class UnitLog:
 
     @property
     def is_filling(self) -> bool:
-        """Return True if a snapshot is needed, so that old commits may be forgotten."""
+        """Return True if a snapshot is needed, so that old commits may be deleted."""
         return self.bytes_since > self._filled
 
     def found(self) -> tuple[SnapshotFrame | None, list[Commit]]:
@@ -138,7 +140,7 @@ class UnitLog:
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)
         if size > self.frame_max:
-            # The answers are dropped, but the steps are written: without them no later step could be repeated.
+            # The answers are dropped, but the steps are written: a restart can repeat later steps only if all earlier steps exist.
             self.lost_answers += sum(len(answer.train) for answer in commit.answers)
             parts, size = commit_parts(Commit(commit.steps, (), commit.answered))
         self._commits.append(parts, size)
@@ -178,7 +180,8 @@ class UnitLog:
         if steered == self.steered:
             return
         self.steered = steered
-        with suppress(OSError):  # If memory has run out, a restarted unit learns the values again.
+        # If memory has run out, the values are not stored; a restarted unit then learns them again.
+        with suppress(OSError):
             record = _STEERED.pack(STEERED_VERSION, steered.keep, steered.headroom, steered.share)
             os.pwrite(self._steered, record, 0)
 

@@ -1,6 +1,7 @@
 """Messages between a gateway, its readers and its producers.
 
-Readers and gateway exchange packets (`actors.runtime.unix_channel`):
+Readers and gateway exchange packets (`actors.runtime.unix_channel`). A reader subscribes to a stream, reads the frames from the
+stream's log, and releases frames that it no longer needs. The gateway informs readers of new frames:
 
     reader → gateway    Subscribe(reader, stream, next, lossless, ask)  Heard(reader, stream, next)
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)
@@ -39,7 +40,7 @@ from actors.runtime.unix_channel import MESSAGE_MAX
 VERSION = 5
 # Value of `next` in a Subscribe without a position: begin with the frames that came after the reader was declared.
 FROM_NOW = -1
-# Value of `next` in an AwaitGrowth before the first Grew, and in a Grew for a class without an announcement.
+# Value of `next` for an unknown length of a class's log: no host has announced its length, or the reader has not been informed.
 NO_GROWTH = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]*")
 _SEPARATOR = "\n"
@@ -55,7 +56,7 @@ class ReaderMessage:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe(ReaderMessage):
-    """Request to read a stream from frame `next` on. If `lossless`, no frame may be forgotten before the reader releases it."""
+    """Request to read a stream from frame `next` on. If `lossless`, the gateway keeps each frame until the reader releases the frame."""
 
     next: int
     lossless: bool
@@ -65,14 +66,14 @@ class Subscribe(ReaderMessage):
 
 @dataclass(frozen=True, slots=True)
 class Heard(ReaderMessage):
-    """Message of a reader that has read all frames below `next` and waits for more."""
+    """Message of a reader that has read all frames before frame `next` and waits for more frames."""
 
     next: int
 
 
 @dataclass(frozen=True, slots=True)
 class Released(ReaderMessage):
-    """Message of a reader that does not need the frames below a number any more."""
+    """Message of a reader that does not need the frames before frame `below` any more."""
 
     below: int
 
@@ -100,7 +101,7 @@ class Grew:
 
 @dataclass(frozen=True, slots=True)
 class AwaitGrowth:
-    """Request for one Grew of a class as soon as its number differs from `next`."""
+    """Request of a reader to be informed once (by Grew) when the length of a class's log differs from `next`."""
 
     name: str
     next: int = NO_GROWTH
@@ -119,7 +120,7 @@ class Subscribed(ReaderMessage):
 
 @dataclass(frozen=True, slots=True)
 class News(ReaderMessage):
-    """Announcement that the stream's log has frames below `next`."""
+    """Announcement that the stream's log has all frames before frame `next`."""
 
     next: int
 
@@ -143,7 +144,7 @@ class Denied(ReaderMessage):
     reason: str
 
 
-# The place of a type in `Message` is its number in packets.
+# The position of a type in the union `Message` is its number in packets.
 Message = (
     Subscribe
     | Heard
@@ -237,7 +238,7 @@ class ProducerHead:
 class Accepted:
     """Answer to a batch that is in the stream's log.
 
-    `number` is the batch's first frame; if the batch had been published before (`again`), all its frames are below `number`.
+    `number` is the number of the batch's first frame. If the batch had been published before (`again`), all its frames come earlier.
     """
 
     number: int
@@ -263,9 +264,9 @@ Answer = Accepted | RefusedBatch | Described
 
 DESCRIBE, PUBLISH = range(2)
 DESCRIBED, ACCEPTED, REFUSED, AGAIN = range(4)
-# Fields: version, kind, bytes of the stream's name, rows, bytes of the body, hash of the producer's name, number of the batch.
+# Head of a producer's message: version, kind, bytes of the stream's name, rows, bytes of the body, hash of the producer's name, batch.
 HEAD = struct.Struct(f"<BBHIQ{MARK_BYTES}sq")
-# Fields: version, kind, bytes of the body, frame number, seconds until a retry.
+# Head of an answer to a producer: version, kind, bytes of the body, frame number, seconds until a retry.
 _ANSWER = struct.Struct("<BBxxIqd")
 ANSWER_SIZE = _ANSWER.size
 _NEVER = -1.0

@@ -31,7 +31,7 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Announcement of a host and of classes that it holds, in addition to the classes it has announced before."""
+    """Announcement of a host and of some of its classes. The classes are added to the classes that the host has announced before."""
 
     host: str
     classes: tuple[str, ...]
@@ -78,7 +78,7 @@ class RefusedHost:
     reason: str
 
 
-# The place of a type in `Message` is its number in packets.
+# The position of a type in the union `Message` is its number in packets.
 Message = Hello | Ready | Ended | Left | Granted | RefusedHost
 _NUMBERS = {kind: number for number, kind in enumerate(get_args(Message))}
 

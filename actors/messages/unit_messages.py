@@ -82,7 +82,7 @@ def choice_from_json(declared: LiveClass, value: Any = None) -> Choice | None:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Copy that a unit's home node keeps while the unit runs on another node: the unit's logs, and input that it may need again."""
+    """Copy that a unit's home node keeps while the unit runs elsewhere: the unit's logs, and input that the unit may read again."""
 
     origin: str
     streams: tuple[str, ...]
@@ -143,11 +143,11 @@ class Figures:
     # Mean slowdown of the answers of the last seconds; 0 without answers.
     slowdown_now: float = field(default=0.0, metadata=MEAN)
     utility_now: float = field(default=1.0, metadata=MEAN)  # Mean utility of the answers of the last seconds
-    # Fraction of the answers of the last seconds that came after their deadlines.
+    # Fraction of answers that came after their deadlines, over the last seconds.
     missed_now: float = field(default=0.0, metadata=MEAN)
     # Mean staleness of the answers of the last seconds.
     staleness_now: float = field(default=0.0, metadata=MEAN)
-    # Fraction of the windows' answers of the last seconds that came after their deadlines.
+    # Fraction of windows' answers that came after their deadlines, over the last seconds.
     tardy_now: float = field(default=0.0, metadata=MEAN)
     queue_bytes: int = 0  # Bytes of memory of the queues between operators
     late_now: dict[str, float] = field(default_factory=dict)
@@ -277,7 +277,7 @@ FAILURE_QUERIES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Rows that failed in one operator, or found no room there, for the same reason."""
+    """Rows that failed in one operator for the same reason, for example because the operator had no room."""
 
     operator: str
     queries: tuple[str, ...]

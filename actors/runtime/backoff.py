@@ -18,7 +18,7 @@ class Backoff:
 
     def failed(self) -> float:
         """Count a failure, and return the seconds to wait before the next attempt."""
-        # After many failures, the power of 2 would overflow.
+        # The exponent is limited, because the power of 2 would overflow after many failures.
         pause_s = self.most_s if self.failures > 30 else min(self.most_s, self.least_s * 2.0**self.failures)
         self.failures += 1
         return pause_s

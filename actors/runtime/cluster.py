@@ -49,7 +49,7 @@ def start_actor(
     arguments: Sequence[Any],
     concurrency: int = 1,
 ) -> Any:
-    """Return the handle of an actor; if it does not exist, start it on the node, or on the head node without `node_id`.
+    """Return the handle of an actor. If the actor does not exist, start it on node `node_id` (default: the head node).
 
     Ray restarts the actor after a crash. The actor lives until it is killed, even if the process that started it ends.
     """

@@ -122,7 +122,7 @@ class EventLog:
 
 
 def machine_clock() -> str:
-    """Return the name of the clock read by `time.monotonic`, which all processes of a machine share until it restarts."""
+    """Return the name of the clock that `time.monotonic` reads. All processes share this clock until the machine restarts."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
@@ -163,7 +163,7 @@ class LogWriter:
         return log
 
     def close(self) -> None:
-        """Write everything, then close every log."""
+        """Write all queued decisions to disk, then close every log."""
         self._closing.set()
         self._recorded.set()
         self._thread.join()

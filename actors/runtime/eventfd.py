@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 class WakeUp:
-    """Event that any thread may `set`. The waiting thread polls and then clears it; several sets before that count once."""
+    """Event that wakes a polling thread. Any thread may call `set`; several calls before the next `clear` have the effect of one call."""
 
     def __init__(self) -> None:
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

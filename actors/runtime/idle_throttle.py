@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 
 REST_S = 0.2
-# Seconds between two sleeps, in which waiting calls are started.
+# Seconds that the main thread is awake between two sleeps. In this time it starts the calls that have arrived.
 BETWEEN_S = 0.005
 # Seconds between checks while the actor is not idle. The actor starts to sleep after QUIET_LOOKS checks in a row found it idle.
 LOOK_S = 1.0
@@ -34,7 +34,10 @@ def unchanged(look: Callable[[], object]) -> Callable[[], bool]:
 
 
 class Rest:
-    """Alarm that lets the main thread sleep while the actor is idle. Only the main thread may create a Rest; its signal handler calls `is_idle`."""
+    """Timer that lets the main thread sleep while the actor is idle, so that Ray's checks cost less.
+
+    The main thread must create the timer. The timer's signal handler calls `is_idle`.
+    """
 
     def __init__(self, is_idle: Callable[[], bool]) -> None:
         self._is_idle = is_idle

@@ -45,10 +45,10 @@ SHARES_KEY = f"{COORDINATOR}:shares"  # Shares and loans, which change with ever
 
 
 def host_key(host: str) -> str:
-    """Return the key of the units of a host."""
+    """Return the key under which the units of a host are stored."""
     return f"host:{host}"
 
 
 def dispatcher_key(node: str) -> str:
-    """Return the key of the shares and hosts of the units of a node."""
+    """Return the key under which the shares and hosts of a node's units are stored."""
     return f"dispatcher:{node}"

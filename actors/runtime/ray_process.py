@@ -40,8 +40,8 @@ from configs.errors import InvalidInput
 
 LOG = logging.getLogger(__name__)
 # Environment variables that switch off Ray's monitoring, and make Ray poll less often.
-# With these variables, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core instead of 1.9%.
-# The wake-up of each idle actor every 10 ms has no setting in Ray; `actors.runtime.idle_throttle` reduces its cost.
+# With the variables of RAY_SETTINGS, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core, not 1.9%.
+# Ray wakes each idle actor every 10 ms and has no setting for that; `actors.runtime.idle_throttle` reduces the cost.
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",
     "RAY_enable_metrics_collection": "0",
@@ -82,7 +82,7 @@ NO_CLUSTER = "no Ray cluster answers at this address"
 START_ONE = "start a system with `weir up`"
 LOCAL, LOOPBACK = "local", "127.0.0.1"
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# Beginning of Ray's message about an actor's process that was killed; the coordinator reports that itself.
+# Beginning of Ray's message about a killed process. Weir logs this message only at level DEBUG, because the coordinator reports the loss.
 WORKER_DIED = "A worker died or was killed"
 
 Undo = list[Callable[[], object]]
@@ -111,7 +111,7 @@ def wait_answers(address: str, wait_s: float) -> None:
 
 
 def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
-    """Start a Ray for this process alone; it ends, and its files are removed, with this process."""
+    """Start a Ray for this process alone. When this process ends, Ray ends too, and Ray's files are removed."""
     settings = {variable: value for variable, value in RAY_SETTINGS.items() if variable not in os.environ}
     os.environ.update(settings)
     undo.append(lambda: [os.environ.pop(variable, None) for variable in settings])
@@ -179,7 +179,7 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Suppress the message, printed at each start, that Ray checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    # Ray installs a handler for SIGTERM. The handler of this process, which ends everything in order, is restored afterwards.
+    # Ray installs a SIGTERM handler that does not stop Weir in order, so Weir's own handler is restored after `ray.init`.
     restore = restored_signal(signal.SIGTERM)
     # With log_to_driver=False, only Ray's thread that listens for errors calls `log_ray_message`.
     ray_worker.print_to_stdstream = log_ray_message

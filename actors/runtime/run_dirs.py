@@ -1,12 +1,11 @@
 """Folders for the files that the processes of a running system share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
-The folder of a node has these files and folders:
+On the machine where the system was started, cluster.json is next to the folders of the nodes. The folder of a node has these files
+and folders:
 
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
     endpoint  ingest.key  keys.json                       the node's address in the network, and keys for it
     streams/<stream>/  classes/<class>/                   logs (`actors.log.segment_log`)
-
-On the machine where the system was started, cluster.json is next to the folders of the nodes.
 
 Every process of a system holds a shared lock on the system's lock file; the lock ends with the process. A system without a
 lock holder is dead. Its files still occupy memory, so the next system that starts removes them. Gateway and hosts also hold a lock
@@ -106,7 +105,7 @@ class RunDirs:
         return file
 
     def hold_node(self) -> int:
-        """Return an open lock file of the node; its folder is kept until the file is closed. The system must be held."""
+        """Return an open lock file. The node's folder is kept until the file is closed. Call `hold` for the system first."""
         file = hold_folder(self.folder)
         for folder in (self.streams, self.classes):
             make_private(folder)
@@ -177,7 +176,7 @@ def clusters(base: Path) -> dict[str, Cluster]:
 
 
 def kill_users(folder: Path) -> None:
-    """Kill other processes that have a file of the folder open, because they have outlived their Ray."""
+    """Kill other processes that have a file of the folder open. These processes have outlived their Ray."""
     for process in PROCESSES.glob("[0-9]*"):
         pid = int(process.name)
         if pid != os.getpid() and has_open(process, folder):
@@ -197,7 +196,7 @@ def has_open(process: Path, folder: Path) -> bool:
 
 @contextmanager
 def lock_if_dead(root: Path) -> Iterator[bool]:
-    """Yield True if no process holds the lock of a folder; then no other process gets the lock inside the with block."""
+    """Yield True if no process holds the lock of a folder. Inside the with block, no other process can get the lock."""
     try:
         file = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

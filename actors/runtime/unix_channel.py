@@ -70,7 +70,7 @@ class Channel:
 
 
 def connect(path: Path) -> Channel:
-    """Return a channel to the listener at `path`; raise OSError if no process listens there or it is overloaded."""
+    """Return a channel to the listener at `path`. Raise OSError if there is no listener, or if the listener is overloaded."""
     connecting = _socket()
     try:
         connecting.setblocking(False)

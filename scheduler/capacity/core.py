@@ -39,10 +39,10 @@ from scheduler.capacity.redistribution import (
 )
 
 EXPLANATIONS_KEPT = 1000
-# After a reclaim, an owner does not lend its kept share: MARGIN times its share before the reclaim, or its last load if that is more.
-# Without a kept share, the owner would lend as much again at the next redistribution, and borrowers would fill their queues again.
-# Each redistribution multiplies the kept share by FORGETTING; the kept share ends at FORGOTTEN times its initial value.
-# If the owner reclaims before its kept share has ended, the decay becomes twice as slow, up to PATIENCE_MAX times.
+# After a reclaim, an owner lends nothing of its kept share: the larger of its last load and MARGIN times its share before the reclaim.
+# Without a kept share, the owner would lend the same share again at the next redistribution, and would soon reclaim it again.
+# Each redistribution multiplies the kept share by FORGETTING. Below FORGOTTEN times its initial value, the kept share is dropped.
+# If the owner reclaims again while it has a kept share, the kept share shrinks half as fast, but at most PATIENCE_MAX times slower.
 MARGIN, FORGETTING, FORGOTTEN, PATIENCE_MAX = 1.15, 0.85, 0.3, 64
 # Maximum time between two events for which lent capacity is counted, in redistribution cycles.
 # If two events are further apart, a clock has jumped or a node has slept, so no class has used the capacity in between.
@@ -75,7 +75,7 @@ class RedistributionDue:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRequested:
-    """Request of an owner for its original share, because the owner is overloaded below this share."""
+    """Request of an owner for its original share: the owner has less than this share and is overloaded."""
 
     name: str
 
@@ -152,7 +152,7 @@ class ShareMove:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Share that an owner does not lend, because it had to reclaim its capacity before."""
+    """Kept share of an owner: share that the owner does not lend, because the owner had to reclaim its capacity before."""
 
     share: float
     proved: float  # Value of `share` at the time of the reclaim, before any decay
@@ -257,7 +257,10 @@ class CapacityCore:
         return table
 
     def _measured(self, account: ClassAccount) -> ClassAccount:
-        """Return the account with its mean usage and load since shares last changed, and the share that it keeps because of a reclaim."""
+        """Return the account of a class with its mean usage and load since the last change of shares.
+
+        After a reclaim, the minimum share in the account is the class's kept share.
+        """
         need = self._needs.get(account.name)
         if need is not None and need.share > account.min_share:
             account = replace(account, min_share=min(need.share, account.original))
@@ -269,7 +272,7 @@ class CapacityCore:
         return replace(account, usage=usage / count, load=load / count / self.lanes)
 
     def _remember(self, account: ClassAccount) -> None:
-        """Record the share that an owner keeps after a reclaim, since its mean load hides that it sometimes needs more."""
+        """Record the kept share of an owner after a reclaim. The owner's mean load alone would not show that it sometimes needs more."""
         if account.share >= account.original - LEAST_MOVE:
             return
         share = max(MARGIN * account.share, self._loads.get(account.name, 0.0))
@@ -298,7 +301,7 @@ class CapacityCore:
         changed = {name: share for name, share in after.items() if abs(share - before[name]) > LEAST_MOVE}
         if not changed:
             return ()
-        # A new share changes the capacity to which usage relates, so measurements from before the change are dropped.
+        # Usage is load divided by capacity, and a new share changes the capacity. So earlier measurements of usage are discarded.
         self._usage.clear()
         self._hold(
             [replace(account, share=changed.get(account.name, account.share)) for account in self.accounts]

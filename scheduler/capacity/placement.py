@@ -53,8 +53,8 @@ class Shard:
 
     class_name: str
     number: int
-    weight: float  # entitlement of the class divided by its number of shards
-    load: float = 0.0  # measured offered load in processors
+    weight: float  # Entitlement of the class divided by its number of shards
+    load: float = 0.0  # Measured offered load in processors
     seat: Seat | None = None
 
     @property
@@ -102,7 +102,7 @@ def place(nodes: Sequence[Node], shards: Sequence[Shard], classes_per_host: int 
 
 
 def seats(node: Node, shards: Sequence[Shard], classes_per_host: int) -> dict[ShardName, Seat]:
-    """Return the seats on a node. Shards without a seat are put into hosts with room or new hosts, the lightest first."""
+    """Return the seats on a node. Shards without a seat get seats in hosts with room or in new hosts; light shards are first."""
     total = sum(shard.weight for shard in shards)
     hosts: dict[str, list[Shard]] = {}
     for shard in shards:
@@ -131,7 +131,7 @@ def new_host(node: Node, taken: Iterable[str]) -> str:
 
 
 def relief(nodes: Sequence[Node], shards: Sequence[Shard]) -> Move | None:
-    """Return a move that relieves the most loaded of the overloaded nodes for which a move is possible; otherwise None."""
+    """Return a move of a shard away from an overloaded node, or None. Overloaded nodes are tried in the order of falling load."""
     alive = {node.name: node for node in nodes if node.alive}
     on: dict[str, list[Shard]] = {name: [] for name in alive}
     for shard in shards:
@@ -154,10 +154,10 @@ def best_move(
     on: Mapping[str, Sequence[Shard]],
     load: Mapping[str, float],
 ) -> Move | None:
-    """Return the best move away from a node, or None.
+    """Return the best move of a shard away from a node, or None.
 
-    It moves the smallest shard with at least `excess` load, or else the largest shard. Nodes without shards of the same class
-    are preferred, and then nodes with the most room.
+    The smallest shard with a load of at least `excess` is moved. If all shards have less load, the largest shard is moved.
+    Nodes without shards of the same class are preferred, and then nodes with the most room.
     """
     choices = []
     for target in nodes:

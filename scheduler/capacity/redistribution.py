@@ -1,6 +1,7 @@
 """Redistribution of capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
 
-With u the usage of a class (offered, unshed load over its capacity), p its current share and p0 its original share:
+A class that needs more than its share demands share, and a class that needs less supplies share. In the formulas, u is the usage of
+a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:
 
     demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
     supply = (1 − u)·p − 0.05·p0       if that is > 0
@@ -42,12 +43,14 @@ class ClassAccount:
     priority: float
     original: float
     share: float
-    usage: float | None  # offered load over capacity; None without a report since the last redistribution
-    lendable: float = 1.0  # part of the original share that may be lent
-    borrow_limit: float = 1.0  # maximum excess of the share over the original share
+    # Offered load divided by capacity; None without a report since the last redistribution.
+    usage: float | None
+    lendable: float = 1.0  # Part of the original share that may be lent
+    borrow_limit: float = 1.0  # Maximum excess of the share over the original share
     min_share: float = 0.0
-    load: float | None = None  # offered load as a share of the lanes
-    entitlement: float | None = None  # weight that gives the original share; None: the priority
+    load: float | None = None  # Offered load as a share of the lanes
+    # Weight from which the original share is computed; if None, the priority is used
+    entitlement: float | None = None
 
     @property
     def weight(self) -> float:
@@ -68,7 +71,7 @@ class ClassAccount:
     def supply(self) -> float:
         if self.usage is None:
             return 0.0
-        # A class with a load above its share uses capacity that other classes leave unused, and its headroom includes that.
+        # A class with a load above its share runs on capacity that other classes do not use. Its headroom includes this capacity.
         # A class with a load above its share has nothing to lend: without this check, it would lend, starve, reclaim, and lend again.
         busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
         spare = (1 - busy) * self.share - RESERVE * self.original
@@ -94,7 +97,7 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
             share[name] += from_pool + borrowed.take(owed - from_pool)
             need[name] = max(0.0, need[name] - owed)
 
-    for account in ranked:  # The rest of the supplies is lent, to the highest priority first.
+    for account in ranked:  # The remaining supplies are lent to classes in need, in the order of priority.
         lent = min(need[account.name], pool)
         pool -= lent
         share[account.name] += lent
@@ -110,7 +113,7 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
             returned = min(pool, account.original - share[account.name])
             pool -= returned
             share[account.name] += returned
-    # Classes below their original shares take all of the rest, except for a rounding error, which goes to the first class.
+    # After this loop only a rounding error remains in the pool; the class with the highest priority gets it.
     share[ranked[0].name] += pool
     return {account.name: share[account.name] for account in accounts}
 
@@ -166,7 +169,7 @@ class Borrowed:
 
     def __init__(self, ranked: Sequence[ClassAccount], share: dict[str, float]) -> None:
         self._share = share
-        # Shares are taken from the last class of this list, which is removed from it when it has borrowed nothing any more.
+        # Classes that hold borrowed shares, highest priority first. `take` begins with the last class, and removes it when its loan is gone.
         self._holders = [account for account in ranked if share[account.name] > account.original]
 
     def take(self, amount: float, below: float = inf) -> float:

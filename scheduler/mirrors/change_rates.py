@@ -29,7 +29,7 @@ NEWTON_STEPS = 12
 CONVERGED = 1e-6  # Relative correction at which Newton's method stops; the remaining error is about the square of this number
 FIRST_RATE = 1 / 60  # Assumed changes per second while no object has been polled twice
 PACE_ALPHA = 0.175  # Smoothing factor of poll intervals, as for costs and selectivities
-# Number of uses that the declared interests count as, all objects together, when counted uses are added to them.
+# Weight of the declared interests compared with counted uses: all declared interests together count as 20 uses.
 PROFILE_USES = 20.0
 HALF_LIVES_MAX = 64.0
 
@@ -88,9 +88,12 @@ class ChangeRates:
 
 
 def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> Floats:
-    """Return the most likely change rate λ of each object (row), where Σ τ/(e^(λτ) − 1) over its first `known` intervals τ is `quiet`."""
+    """Return the most likely change rate λ of each object; the arrays have one row per object.
+
+    λ solves Σ τ/(e^(λτ) − 1) = `quiet`, summed over the first `known` intervals τ of the row.
+    """
     counts = np.arange(changed.shape[1]) < known[:, None]
-    # The start is below the root, since τ/(e^(λτ) − 1) > 1/λ − τ/2. The function is convex, so Newton's method stays below it.
+    # The start value is below the root, because τ/(e^(λτ) − 1) > 1/λ − τ/2. The function is convex, so all further values stay below the root.
     rates: Floats = known / (quiet + 0.5 * np.sum(changed * counts, axis=1))
     for _ in range(NEWTON_STEPS):
         x = np.clip(rates[:, None] * changed, 1e-12, 500.0)
@@ -106,7 +109,10 @@ def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> F
 
 
 def fresh_part(x: float) -> float:
-    """Return the expected part of an interval that passes before the object changes, if it does change; x is rate λ times length τ."""
+    """Return the expected part of an interval before the first change of an object, for an interval with a change.
+
+    x is the change rate λ multiplied by the length τ of the interval.
+    """
     if x < 1e-3:
         return 0.5 - x / 12
     return 1 / x - 1 / float(np.expm1(min(x, 500.0)))

@@ -32,9 +32,9 @@ from scheduler.ratios import ratio
 
 Floats = npt.NDArray[np.float64]
 
-# Maximum relative difference of marginal values. Rates are never known this precisely.
+# Maximum relative error of μ, the marginal value of bandwidth. Change rates are never known this precisely.
 TOLERANCE = 1e-9
-# Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits there.
+# Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits for small x.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
 TINY = -80.0  # Value of ln y below which u = −ln(1 − y) equals y within rounding
@@ -70,20 +70,20 @@ def refreshes(
 
 def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
     """Return the optimal frequencies and the marginal value, for objects that all have interest and changes."""
-    # The price is ln(s·λ/p), computed as a sum because the quotient may overflow.
+    # `price` is ln(s·λ/p) for each object, computed as a sum of logarithms because the quotient may overflow.
     price = np.log(size) + np.log(rate) - np.log(p)
     needs = size * rate
 
     def frequencies(log_worth: float) -> Floats:
-        """Return the frequencies at a marginal value, given as ln μ."""
+        """Return the optimal frequencies if bandwidth has the marginal value μ; the argument is ln μ."""
         return rate / odds(price + log_worth)
 
     def excess(log_worth: float) -> float:
-        """Return the logarithm of the used bandwidth over the available bandwidth."""
+        """Return ln(used bandwidth / available bandwidth) at the marginal value μ; the argument is ln μ."""
         used = float(np.sum(needs[chosen] / odds(price[chosen] + log_worth)))
         return float(np.log(max(used, LEAST**3)) - np.log(bandwidth))
 
-    # Since 1/x ≤ 1/√(2y), the used bandwidth has an upper limit, and so has the μ at which all available bandwidth is used.
+    # Because 1/x ≤ 1/√(2y), the used bandwidth has an upper limit at each μ. So there is a largest μ at which all bandwidth can be used.
     roots = float(np.sum(np.exp(np.log(needs) - 0.5 * price)))
     chosen: npt.NDArray[np.int64] | slice = slice(None)
     high = min(2 * np.log(roots / bandwidth) - np.log(2.0), float(-price.min()))
@@ -95,7 +95,7 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
     chosen = np.flatnonzero(price + low < 0)
     low, high = bracketed(excess, low, high, TOLERANCE / 2)
     # Frequencies are interpolated between two close values of μ, so that exactly the available bandwidth is used.
-    # A single μ is too coarse: at the largest μ below its limit, the most valuable object has x ≈ 40, but x may have to be 10⁶.
+    # One value of μ is too coarse: the largest float at which an object is refreshed gives x ≈ 40, but x may have to be 10⁶.
     much, little = frequencies(low), frequencies(high)
     most, least = float(np.sum(size * much)), float(np.sum(size * little))
     part = (bandwidth - least) / (most - least) if most > least else 1.0

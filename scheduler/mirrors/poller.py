@@ -1,6 +1,8 @@
 """The core of a mirror's poller: chooses the remote object to poll next, from how often each object changes and is used.
 
-    decide  `due` returns an object while bandwidth is left; each object is polled at even intervals of 1/f_i
+Each object i is polled at even intervals of 1/f_i, so that the perceived freshness of the mirror is as high as its bandwidth allows.
+
+    decide  `due` returns an object while bandwidth is left
     observe `polled` reports the result of a poll, `used` reports uses of an object
     solve   every `SOLVE_S` seconds, rates and interests are estimated and the frequencies are optimised again
             (`scheduler.mirrors.freshening`)
@@ -298,7 +300,7 @@ class MirrorCore:
         self._solved_at, self.solved = now, self.solved + 1
 
     def _all_retried_s(self) -> float:
-        """Return the seconds that one retry of all failing objects takes."""
+        """Return the seconds in which retries have enough bandwidth to poll each failing object once."""
         part = 1.0 if self._failed.are_all else RETRYING
         size = float(self._sizes.mean()) if self._by_bytes else 1.0
         return self._failed.failing * size / (part * self._bandwidth.per_s)

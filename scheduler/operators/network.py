@@ -34,8 +34,8 @@ class ScheduledOperator:
     downstream: tuple[int, ...] = ()
     source: bool = False
     size_out: float = 1.0  # Mean size of an output tuple, in a unit common to all operators, for policies that minimise memory
-    partner: int | None = None  # Number of the other side, if this operator is one side of a join
-    utility: UtilityGraph | None = None  # For a root: utility of its answers by their latency
+    partner: int | None = None  # For a side of a join: number of the operator that is the other side
+    utility: UtilityGraph | None = None  # For a root: utility of an answer, by the answer's latency
     # For a root with windows: seconds from the due time of a result to its deadline.
     slack_s: float | None = None
     weight: float = 1.0  # Sum of the freshness weights of all queries that use the operator's output
@@ -56,9 +56,9 @@ class PathSegment:
 
     selectivity: float  # S: answers per tuple that enters the segment
     cost_s: float  # C̄: expected processor time per tuple that enters the segment
-    ideal_s: float  # T: ideal processor time of an answer, the smallest among the roots below
-    answers_per_ideal: float  # Σ S/T over the roots below
-    answers_per_ideal_sq: float  # Σ S/T² over the roots below
+    ideal_s: float  # T: ideal processor time of an answer, the smallest among all roots of the segment
+    answers_per_ideal: float  # Σ S/T over all roots of the segment
+    answers_per_ideal_sq: float  # Σ S/T² over all roots of the segment
 
 
 Found = TypeVar("Found")
@@ -81,7 +81,7 @@ class Network:
         self._look_at(0, (), (), [[] for _ in self.operators])
 
     def extended(self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]]) -> Network:
-        """Return the network with more operators at the end, and edges to them from existing operators.
+        """Return the network with new operators at the end, and edges from existing to new operators.
 
         The topological order of existing operators is not checked again.
         """
@@ -123,7 +123,7 @@ class Network:
     ) -> tuple[PathSegment, ...]:
         """Return all segments: segments of the operators in `others` are computed again, all other segments are taken from `known`.
 
-        All sums over roots are linear in the sums of the downstream operators, so each operator is computed once.
+        The segment of an operator is computed from the segments of its downstream operators, so each is computed once.
         """
         segments = list(known)
         for number in sorted(others, reverse=True):
@@ -152,7 +152,10 @@ class Network:
         return sum([estimates[number].cost_s for number in sorted(needed)])
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
-        """Return the given operators and all operators upstream of these; with `with_partners`, also those of the other sides of joins."""
+        """Return the given operators and all operators upstream of the given operators.
+
+        With `with_partners`, both sides of a join and all operators upstream of either side are included.
+        """
         reached = set(numbers)
         stack = list(reached)
         while stack:
@@ -201,21 +204,21 @@ class NetworkEstimates:
         return self.network.segments(self.estimates) if self.known is None else self.known
 
     def once(self, what: Hashable, work_out: Callable[[NetworkEstimates], Found]) -> Found:
-        """Return the result of `work_out`, which is computed once and kept under the name `what` for all policies and decision plans."""
+        """Return the result of the function `work_out`. It is computed once and cached under the name `what`."""
         if what not in self._worked_out:
             self._worked_out[what] = work_out(self)
         result: Found = self._worked_out[what]
         return result
 
     def trees(self, gain: Gain) -> list[Tree]:
-        """Return the priority-defining tree of every operator, for a kind of gain."""
+        """Return for each operator its priority-defining tree: the part of its segment that determines its priority."""
         if gain not in self._trees:
             size = len(self.estimates)
             self._trees[gain] = self._trees_with([NO_TREE] * size, range(size), gain)
         return self._trees[gain]
 
     def _trees_with(self, known: Sequence[Tree], others: Iterable[int], gain: Gain) -> list[Tree]:
-        """Return all trees: trees of the operators in `others` are computed again, all other trees are taken from `known`."""
+        """Compute the priority-defining trees of the operators in `others`; take all other trees from `known`."""
         trees, segments = list(known), self.segments
         for number in sorted(others, reverse=True):
             own, below = self.estimates[number], self.network.operators[number].downstream
@@ -229,7 +232,7 @@ class NetworkEstimates:
         """Return the estimates of an extended network, and the operators with changed segments."""
         estimates = (*self.estimates, *more)
         changed = network.feeding(range(len(self.estimates), len(estimates)))
-        if "segments" not in vars(self):  # No segment has been computed yet, so none can be kept.
+        if "segments" not in vars(self):  # No segment has been computed yet that could be reused.
             return NetworkEstimates(network, estimates), changed
         segments = (*self.segments, *(NOTHING for _ in more))
         after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))

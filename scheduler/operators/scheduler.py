@@ -71,8 +71,8 @@ class OperatorScheduler:
         self._plans = build_plans(settings, believed, self._sources_last)
         self.decisions = 0  # Number of decisions; operators that run by a decision plan are not counted
         # In a decision plan, `_current` is the operator that runs until it has no input, and `_rest` has the operators after it.
-        # `_told` marks operators with input that the policies know of.
-        # `_waiting` has operators that got input since the plan began; at the end of the plan, the policies learn of these operators.
+        # `_told` marks operators with input of which the policies have been informed.
+        # `_waiting` has operators that got input during the decision plan. The policies are informed of them at the end of the plan.
         self._is_planned = False  # True while a decision plan is in progress
         self._current = NONE
         self._rest: Iterator[int] = iter(())
@@ -88,7 +88,7 @@ class OperatorScheduler:
     def extend(
         self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
     ) -> None:
-        """Add operators without input at the end, with edges to them from existing operators."""
+        """Add operators after the existing operators, and edges from existing to new operators. The new operators have no input yet."""
         self.network = self.network.extended(more, edges)
         self.statistics.extend(initial)
         self._believed, changed = self._believed.extended(self.network, initial)
@@ -105,7 +105,7 @@ class OperatorScheduler:
             self._plans.extend(self._believed, changed)
 
     def _who_counts(self, operators: Sequence[ScheduledOperator]) -> list[CountingPolicy]:
-        """Return the counting policy of each operator, or an empty list if the policy does not count.
+        """Return for each operator the policy that must be informed of its number of waiting tuples; empty if no policy needs it.
 
         The type is checked only once, since checking it for 1,000 operators would take milliseconds.
         """
@@ -213,7 +213,7 @@ class OperatorScheduler:
 
 
 class QueryScheduler(OperatorScheduler):
-    """Scheduler that decides for whole queries, as Sharaf's testbed does: a picked operator runs with all operators below it.
+    """Scheduler that decides for whole queries, as Sharaf's testbed does: a picked operator runs with all downstream operators.
 
     With priority-defining trees, the picked operator runs only with its tree. A segment outside the tree of a shared operator
     waits for its own turn, and is ranked by the same policy together with the source operators. No other operator runs between
@@ -268,7 +268,7 @@ class QueryScheduler(OperatorScheduler):
         return self._looked
 
     def _unit(self, operator: int) -> list[int]:
-        """Return the operators that run with an operator, in reverse order."""
+        """Return the operators that run together with a picked operator, in reverse order."""
         unit = self._units.get(operator)
         if unit is None:
             if self._gain is None:

@@ -46,12 +46,12 @@ NO_TREE = Tree(0.0, 0.0)
 
 def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: Sequence[Tree]) -> Tree:
     """Return the tree of an operator from the trees of the operators that it feeds."""
-    # An operator with a single segment behind it takes this segment.
+    # If an operator feeds only one segment, this segment is its tree.
     if len(below) == 1 and not trees[below[0]].left:
         only = trees[below[0]]
         return Tree(selectivity * only.gain, cost_s + selectivity * only.cost_s, tuple(below))
     gain, spent = 0.0, cost_s
-    # Heap of operators by falling ratio of their trees, then by number, then in the order of entry.
+    # Heap of operators by falling ratio (gain / cost) of their trees, then by number, then in the order in which they were added.
     waiting = [(-trees[operator].ratio, operator, place, selectivity) for place, operator in enumerate(below)]
     heapify(waiting)
     entered = len(waiting)

@@ -28,15 +28,16 @@ from scheduler.operators.network import Estimate
 
 ALPHA = 0.175
 WINDOW_TUPLES = 100
-# Minimum number of expected outputs in a selectivity window; with selectivities of 0.01 or more, every window reaches it.
+# Minimum number of expected outputs in a selectivity window. Windows are longer only for selectivities below 0.01.
 EXPECTED_LEAST = 1.0
-# A measured selectivity is used at once after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
-# By chance alone, a correct estimate is replaced by a measured selectivity about once in 200,000 cases.
+# A measured selectivity replaces the estimate if an operator emits although its estimate says that it almost never does.
+# This happens after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
+# With a correct estimate, this replacement happens by chance only about once in 200,000 cases.
 SURPRISES, SURPRISED_BELOW = 3, 0.03
 OUTLIER_SIGMAS = 1.5
 OUTLIERS_BELIEVED_AFTER = 3
 # Relative deviation below which a sample is never an outlier.
-# With a nearly constant cost, σ is so small that ordinary jitter would be ignored for ever.
+# Without this minimum, samples of an operator with a nearly constant cost would all count as outliers and be ignored for ever.
 OUTLIER_MIN_SPREAD = 0.1
 
 
@@ -47,13 +48,13 @@ class Observed:
     estimate: Estimate
     tuples: int = 0
     cost_s: float = 0.0
-    # Input tuples, outputs, and calls with outputs since the selectivity was last averaged in.
+    # Input tuples, outputs, and calls with outputs since the last update of the estimated selectivity.
     inputs: int = 0
     outputs: float = 0.0
     emitting: int = 0
     variance: float = 0.0
     outliers: int = 0
-    is_called: bool = False  # True if the operator was called for event time at least once
+    is_called: bool = False  # True if the operator has been called at least once because event time advanced
 
 
 class OperatorStatistics:
@@ -90,7 +91,7 @@ class OperatorStatistics:
             self._believe(own, Estimate(cost, believed_selectivity(own)))
 
     def observe_call(self, operator: int, answers: float, cost_s: float) -> None:
-        """Add the measurements of one call of an operator for event time, without input tuples."""
+        """Add the measurements of a call that was made because event time advanced. Such a call has no input tuples."""
         if not self.adaptive:
             return
         own = self._observed[operator]
@@ -98,7 +99,7 @@ class OperatorStatistics:
         if own.is_called:
             self._believe(own, Estimate(believed_cost(own, cost_s), selectivity))
         else:
-            # The initial cost was not measured and is replaced. The selectivity is averaged, as one call without answers says little.
+            # The first measured cost replaces the initial cost. The selectivity is averaged, because one call may have no answers by chance.
             own.is_called = self.changed = True
             own.estimate = Estimate(cost_s, selectivity)
 
@@ -109,7 +110,7 @@ class OperatorStatistics:
 
 
 def believed_cost(own: Observed, measured_s: float) -> float:
-    """Return the estimated cost with a sample averaged in, unless the sample is an outlier that has not persisted."""
+    """Return the new estimate of a cost after a measurement. An outlier is ignored unless several outliers follow each other."""
     average = own.estimate.cost_s
     deviation = measured_s - average
     limit = max(OUTLIER_SIGMAS * math.sqrt(own.variance), OUTLIER_MIN_SPREAD * average)
@@ -124,7 +125,7 @@ def believed_cost(own: Observed, measured_s: float) -> float:
 
 
 def believed_selectivity(own: Observed) -> float:
-    """Return the estimated selectivity with the collected outputs averaged in, if their window is full."""
+    """Return the new estimate of a selectivity. The estimate changes only when enough inputs and outputs have been collected."""
     old, count = own.estimate.selectivity, own.inputs
     expected = old * count
     if expected >= EXPECTED_LEAST:

@@ -38,7 +38,7 @@ from heapq import heapify, heappop, heappush
 LEAST_SHARE = 1e-6
 # Maximum number of rounds for which a class is compensated if its host was busy.
 # Without compensation, classes that share a host would lose half of their turns.
-# More than two rounds are needed only if the classes of a host are together entitled to more than a lane.
+# Two rounds suffice unless the classes of one host are together entitled to more than one lane.
 HELD_ROUNDS = 2
 
 
@@ -68,7 +68,7 @@ class SharesSet:
 
 @dataclass(frozen=True, slots=True)
 class HostsSet:
-    """Message with the host of each class from its next turn on; a class that is not named has a host of its own."""
+    """Message with the host of each class, which applies from the class's next turn on. A class without an entry has a host of its own."""
 
     hosts: Mapping[str, str]
 
@@ -140,7 +140,7 @@ class TurnRoundRobin:
     _names: list[str] = field(init=False, default_factory=list)
     _round: int = field(init=False, default=0)
     _place: int = field(init=False, default=-1)
-    # Every waiting class is in exactly one of these heaps. If its host is free, the host's first class is in `_queue`.
+    # Heap of due turns. Each waiting class is either in `_queue` or in `_held`; if a host is free, its first class is in `_queue`.
     _queue: list[_Due] = field(init=False, default_factory=list)
     # Due turns of classes with busy hosts, by host.
     _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)
@@ -251,14 +251,14 @@ class TurnRoundRobin:
                 continue
             if due_round > self._round:
                 self._round, self._place = due_round, -1
-            # A class that had to wait for its host must not move the round's position back: later classes have had their turns.
+            # The position in the round must not go back to a class that had to wait for its host: later classes have had their turns.
             self._place = max(self._place, place)
             turn.settle(due_round)
             if turn.credit_s > 0:
                 turn.credit_s += turn.quota_s * min(self._round - due_round, HELD_ROUNDS)
                 turn.settled_round = self._round
                 return turn
-            # The credit is still not positive because of rounding: the class recovers one round later.
+            # Because of rounding, the credit is still not above 0, so the class gets its turn one round later.
             self._wait(turn, self._round + 1)
             self._let_go(turn.host)
         return None
@@ -280,7 +280,7 @@ class TurnRoundRobin:
             if turn.waiting and turn.due[0] < self._round:
                 turn.due_round = turn.due[0]
                 turn.settle(turn.due_round)
-            # A running class gets its quotas later: how much of its slice it uses, and so its debt, is not known yet.
+            # A running class gets its quotas when its slice ends, because only then the used time and so its debt are known.
             elif turn.lane is None:
                 turn.settle(self._round - 1)
             turn.place, turn.quota_s, turn.host = place, quota_s, host

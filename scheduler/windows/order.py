@@ -1,5 +1,6 @@
 """Orders of due tasks: window results in the simulator, and operators under the policies `edf` and `edf-hr`
-(`policies/deadlines.py`).
+(`policies/deadlines.py`). In the order EDF, the task with the earliest deadline runs first. In the order HR, it is the task with the most
+answers for its cost. EDF/HR combines both orders.
 
     EDF     the task with the earliest deadline (Golab §4.1)
     HR      the task with the most answers for its cost: least tardiness once all tasks are late (Sharaf §3.5.1)
@@ -37,14 +38,14 @@ class WaitingTask(Protocol):
 
     @property
     def tie(self) -> int:
-        """Number that orders tasks with equal keys, the lowest first; after that, the task that was put first."""
+        """Number that orders tasks with equal keys, the lowest first. Tasks with equal numbers are in the order in which they were added."""
 
 
 AnyTask = TypeVar("AnyTask", bound=WaitingTask)
 
 
 class TaskHeap(Generic[AnyTask]):
-    """Heap of tasks by a key, then by `tie`, then in the order in which they were put."""
+    """Heap of tasks by a key, then by `tie`, then in the order in which the tasks were added."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, AnyTask]] = []
@@ -81,7 +82,7 @@ class TaskOrder(Generic[AnyTask]):
         self._tasks.push(self._key(task), task)
 
     def head(self, now: float) -> AnyTask | None:
-        """Return the task to run next. The caller removes it by setting its `place` to NOWHERE."""
+        """Return the task to run next. The caller removes the task by setting the task's `place` to NOWHERE."""
         return self._tasks.head()
 
 
@@ -99,7 +100,7 @@ class DeadlineOrRateOrder(TaskOrder[AnyTask]):
         self._by_latest_start.push(latest_start(task), task)
 
     def head(self, now: float) -> AnyTask | None:
-        # The comparison uses the heap's own key, so that rounding cannot keep a late task among the tasks in time.
+        # `latest_start` is also the key of the heap. A differently rounded time could leave a late task among the tasks in time.
         while (task := self._by_latest_start.head()) is not None and now > latest_start(task):
             self._places += 1
             task.place = self._places

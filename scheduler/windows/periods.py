@@ -36,7 +36,7 @@ from scheduler.windows.scan_model import ScanCosts, SubGroup
 # Maximum number of states that the exact search visits; each takes about 50 µs.
 STATES_MAX = 1000
 NARROW = 16
-# Maximum number of states with which the search compares a new state that has periods for as many sub-groups.
+# Maximum number of known states with which the search compares a new state that has the same number of sub-groups.
 COMPARED_MAX = 128
 # Maximum common multiple of two periods, in updates, that is counted: rarer coincidences hardly save a scan.
 RAREST = 10**7
@@ -71,9 +71,9 @@ def shortest_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Period
 def cost_rate(
     sub_groups: Sequence[SubGroup], periods: Sequence[int], costs: ScanCosts, meetings: bool = True
 ) -> float:
-    """Return the cost of these periods per update, where sub-groups that are due together share a scan.
+    """Return the cost per update of the synopsis if sub-groups have these periods. Sub-groups that are due together share a scan.
 
-    Without `meetings`, only sub-groups with the same period share a scan.
+    If `meetings` is False, only sub-groups with the same period share a scan.
     """
     coverage = Multiples() if meetings else Periodic()
     order = by_falling_scan(sub_groups)
@@ -110,13 +110,13 @@ def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
 
 
 class Multiples:
-    """Fraction of updates at which a period is due, counting an update once if several periods are due (inclusion and exclusion).
+    """Fraction of updates at which at least one period is due, by the rule of inclusion and exclusion.
 
-    The fraction is a sum of terms, each a count divided by a number of updates.
+    The fraction is a sum of terms. Each term is a count divided by a number of updates.
     """
 
     def covers(self, period: int, slide: int) -> bool:
-        """Return True if at every update at which the period `slide` is due, `period` is due too."""
+        """Return True if `period` is due at every update at which a period of length `slide` is due."""
         return slide % period == 0
 
     def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]:
@@ -147,13 +147,13 @@ class Periodic:
 
 
 def share(terms: dict[int, int]) -> float:
-    """Return the number of runs per update of the synopsis."""
+    """Return the number of runs (scans) per update of the synopsis, from the terms of the periods in use."""
     return sum(count / multiple for multiple, count in terms.items())
 
 
 @dataclass(slots=True)
 class PeriodState:
-    """State of the search: of the sub-groups by falling scan cost, the first `place` have periods, the others do not yet."""
+    """State of the search, in which the first `place` sub-groups in the order of falling scan cost have periods."""
 
     place: int
     covered: int
@@ -191,7 +191,8 @@ class Search:
             for slide in slides
         }
         self._bit = {slide: 1 << place for place, slide in enumerate(slides)}
-        # Slides are listed longest first: `_next` stops at the first slide that is already covered, since shorter ones cost more.
+        # The slides that a sub-group may use as period, with the longest first.
+        # `_next` stops at the first slide that periods in use already cover, because shorter slides would cost more.
         self._options = [
             [slide for slide in reversed(slides) if slide <= sub_group.slide]
             if sub_group.at_most
@@ -201,7 +202,7 @@ class Search:
         self._bound_terms(ordered)
 
     def _bound_terms(self, ordered: Sequence[SubGroup]) -> None:
-        """Compute for each sub-group sums of costs of itself and all later sub-groups, from which `_bound` makes lower bounds."""
+        """Compute sums of costs from which `_bound` computes lower bounds. Each sum covers a sub-group and all later sub-groups."""
         size, shortest = len(ordered), inf
         self._least: list[float] = []
         for sub_group in ordered:
@@ -215,7 +216,7 @@ class Search:
             self._answers_from[place] = self._answers_from[place + 1] + own
 
     def _bound(self, place: int, runs: float) -> float:
-        """Return a cost per update that the sub-groups from number `place` on cannot fall below."""
+        """Return a lower bound of the cost per update of the sub-groups from number `place` on."""
         turn = max(place, bisect_right(self._least, runs))
         layers = runs * (self._layers_from[place] - self._layers_from[turn])
         return layers + self._least_from[turn] + self._answers_from[place]
@@ -242,7 +243,10 @@ class Search:
         return best
 
     def _narrow(self, known: Periods) -> Periods:
-        """Return the best assignment found by a beam search, which follows only the most promising states of each length."""
+        """Return the best assignment found by a beam search.
+
+        The search gives one sub-group after another a period, and each time continues with the most promising states only.
+        """
         states = [PeriodState(0, 0, {}, 0.0, 0.0)]
         for _ in self._order:
             first: dict[int, PeriodState] = {}
@@ -277,7 +281,7 @@ class Search:
                 return
 
     def _joined(self, state: PeriodState, period: int, covered: int) -> tuple[dict[int, int], float]:
-        """Return the terms and the runs per update after a period is added to the state; results are kept by the set of covered slides."""
+        """Return the terms and the runs per update after a period is added. Results are cached by the set of covered slides."""
         entry = self._terms.get(covered)
         if entry is None:
             terms = self._coverage.with_period(state.terms, period)
@@ -285,14 +289,14 @@ class Search:
         return entry
 
     def _dominated(self, state: PeriodState) -> bool:
-        """Return True if a known state with as many sub-groups costs no more, and covers no slide that this state does not cover.
+        """Return True if the search can ignore this state, because a known state with the same number of sub-groups is as good.
 
-        Otherwise remember the state for later comparisons.
+        The known state costs no more and covers no other slides. If no known state is as good, the new state is stored.
         """
         others = self._best.setdefault(state.place, [])
         if any(cost <= state.cost and not covered & ~state.covered for covered, cost in others):
             return True
-        # Only the first states, the most promising, are remembered; otherwise the number of comparisons would be quadratic.
+        # Only the first states, which are the most promising, are stored. Otherwise the number of comparisons would be quadratic.
         if len(others) < COMPARED_MAX:
             others.append((state.covered, state.cost))
         return False

@@ -51,7 +51,7 @@ class ScanCosts:
         return self.call + self.interval * (longest - 1)
 
     def answering(self, answers: int, windows: int) -> float:
-        """Return the cost of a number of answers; `windows` is the sum of the lengths of their windows."""
+        """Return the cost of computing some answers; `windows` is the sum of the lengths of the answers' windows."""
         return self.answer * answers + self.answer_interval * windows
 
 
@@ -71,7 +71,7 @@ class SubGroup:
 
 
 def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
-    """Return the sub-groups of one group by slide; of two sub-groups with the same slide, the sub-group that may not run early is first."""
+    """Return the sub-groups of one group in the order of their slides. With equal slides, sub-groups that may not run early are first."""
     windows_by_slide: dict[tuple[int, bool], list[int]] = {}
     for query in queries:
         windows_by_slide.setdefault((query.slide, query.at_most), []).append(query.window)

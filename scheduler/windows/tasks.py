@@ -81,7 +81,7 @@ class Lateness:
     """Seconds from the deadline to the answer, at least 0."""
 
 
-# Key of a sub-group: its slide, True if it may run early, and a number: 0, or a unique number if each query runs alone.
+# Key of a sub-group: its slide, True if it may run early, and a number. The number is unique if each query runs alone, otherwise 0.
 SubKey = tuple[int, bool, int]
 
 
@@ -152,14 +152,14 @@ class ScanGroup:
 
 @dataclass(slots=True, eq=False)
 class Synopsis:
-    """Synopsis with its current number and its groups."""
+    """Synopsis with the number of its updates and its groups of queries."""
 
     name: str
     interval_s: float
     number: int = 0
     updated_s: float = 0.0
     groups: dict[str, ScanGroup] = field(default_factory=dict)
-    # Waiting sub-groups by the update at which they become due. An entry with another update than its sub-group's is invalid.
+    # Heap of waiting sub-groups by the update at which they become due. An entry is invalid if its sub-group is now due at another update.
     calendar: list[tuple[int, int, ScanGroup, Sub]] = field(default_factory=list)
 
 
@@ -203,7 +203,7 @@ class PeriodicScheduler:
         return {query: sub.period for sub in subs for query in sub.windows}
 
     def _plan(self) -> None:
-        """Choose the periods of groups that have none; each sub-group is first due at its period."""
+        """Choose the periods of groups that have no periods yet. The first run of a sub-group is due after one period."""
         for group in self._unplanned:
             subs = list(group.subs.values())
             chosen = periods_of(self.settings, [sub.described for sub in subs], group.costs)
@@ -265,7 +265,7 @@ class PeriodicScheduler:
             self._order.put(batch)
 
     def _batch(self, group: ScanGroup, due: int) -> DueBatch:
-        """Return the batch of the group's sub-groups that became due at an update; always a new batch if sharing is off."""
+        """Return the batch of the group's sub-groups that became due at an update. If sharing is off, always return a new batch."""
         if self.settings.kind != "none":
             for batch in group.batches:
                 if batch.due == due:
@@ -289,7 +289,7 @@ class PeriodicScheduler:
                 for candidate in group.batches
                 if candidate is batch or candidate.due < number > batch.due
             ]
-        # All sub-groups that are due and not late are in one batch, so several batches mean that there is an overload.
+        # Sub-groups that are due and not late are in one batch. More than one batch means that there is an overload.
         return list(group.batches)
 
     def _task(self, group: ScanGroup, batches: list[DueBatch]) -> Task:
@@ -354,7 +354,7 @@ def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:
 
 
 def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
-    """Return the update at which a sub-group is due after a run that answered the interval `number`."""
+    """Return the next update at which a sub-group is due. Its last run answered the intervals up to update `number`."""
     if not sub.at_most or (in_time and part.due == number):
         return (number // sub.period + 1) * sub.period
     return number + sub.period
@@ -363,7 +363,7 @@ def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
 def lateness(task: Task, part: Part, synopsis: Synopsis, now: float) -> Lateness:
     due_s, interval_s = part.due_s, part.deadline_s - part.due_s
     if part.promised > min(part.due, task.number):
-        # Updates come at regular intervals, so the time of the update `part.promised` is computed back from the last update.
+        # Updates come at regular intervals. So the time of update number `part.promised` can be computed from the time of the last update.
         reached = synopsis.number >= part.promised
         since = synopsis.updated_s - (synopsis.number - part.promised) * interval_s if reached else inf
         due_s = max(due_s, since)

@@ -38,14 +38,14 @@ WARM_UP_S, SEEN_S = 6.0, 12.0
 BUNDLES_PER_S, BUNDLES_OF_CLASS = 4000.0, 50.0
 # Maximum number of awake classes that are simulated one by one.
 SINGLE_MAX = 60
-# Longest delay target that is simulated, because a longer queue would not fill within the run; it replaces longer targets.
+# Longest delay target that is simulated. Longer targets are shortened to it, because their queues would not fill within the run.
 TARGET_MAX_S = 4.0
 # Time for handing a lane to another class in a live system (median in bench/RESULTS.md), and time for choosing an operator.
 COSTS = Costs(turn_us=50.0, decision_us=1.0)
 # Maximum length of one simulated operator call in seconds. A live class runs many short calls, and slices end between calls.
 STEP_S, STEPS_MAX = 0.002, 6
 # Minimum number of simulated answers per tuple of a stream, relative to the class's stream with the most answers per tuple.
-# If a stream had fewer answers, none might occur in the run.
+# Without this minimum, a stream with rare answers might have no answer in the whole run.
 RAREST = 0.05
 # Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5
@@ -78,7 +78,7 @@ class ClassGroup:
 
 @dataclass
 class Builder:
-    """Builder of one scenario."""
+    """Builder of the scenario that an admission plan simulates."""
 
     situation: Situation
     greedy: frozenset[str] | None = None
@@ -200,7 +200,7 @@ SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 
 
 def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[ClassGroup]:
-    """Return the groups of classes that are simulated together, ordered by name; shares move in this order."""
+    """Return the groups of classes that are simulated together, in the order of the names of their first classes."""
     total = sum(class_.declared.priority for class_ in classes)
     asleep = [class_ for class_ in classes if not class_.rate and class_.name not in planned]
     awake = sorted(
@@ -260,7 +260,7 @@ def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, 
 
 
 def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
-    """Return one class with the sums of the members' priorities and loads, and the strictest of their terms."""
+    """Combine several classes into one class, with the sums of their priorities and loads and the strictest of their terms."""
     if len(members) == 1:
         return members[0]
     declared = [member.declared for member in members]

@@ -232,7 +232,7 @@ class RunObservation:
     begun: dict[str, Begun] = field(default_factory=dict)
 
     def look(self, run: Simulation) -> None:
-        """Record the counts at the end of the warm-up, which are subtracted later; called after each load cycle."""
+        """Record the counts of tuples when the warm-up ends, because they are subtracted later. Called after each load cycle."""
         if not self.begun and run.now >= WARM_UP_S:
             for name, host in run.hosts.items():
                 held = host.door.held(run.now)

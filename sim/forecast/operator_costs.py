@@ -134,7 +134,7 @@ def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -
     reached, stack = {source: 1.0}, [source]
     while stack:
         above = stack.pop()
-        # An operator that fills panes emits no tuples; the windows over them are called when a pane closes.
+        # An operator that fills panes emits no tuples. When a pane closes, the windows over the panes are called.
         often = reached[above] * (1.0 if costs[above].selectivity else RARELY)
         for below in lines[above].feeds:
             if reached.get(below, 0.0) < often:
@@ -147,5 +147,5 @@ def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -
 
 
 def meet(lines: Iterable[PlanLine]) -> bool:
-    """Return True if any of the operators combines several streams, so that a tuple of one stream waits for tuples of another."""
+    """Return True if one of the operators combines several streams, so that tuples of one stream wait for tuples of another stream."""
     return any(kind_of(line).startswith(MEETS) for line in lines)

@@ -84,7 +84,7 @@ def by_choice(
 def other_plans(
     now: ClassNow, running: RunningPlan
 ) -> Iterator[tuple[PlanSettings, tuple[TriedOperator, ...]]]:
-    """Yield each equivalent plan with operators that differ from the current plan; also yield these operators and their estimated costs."""
+    """Yield each equivalent plan that has other operators than the current plan, with its operators and their estimated costs."""
     if len(running.queries) > QUERIES_MAX or not all(map(is_known, now.lines)):
         return
     shapes = [shape_of(running.network(running.planned_as))]
@@ -191,7 +191,8 @@ class MeasuredOperators:
         if node.source:
             return self._place.get(node.key)
         if node.name == "panes":
-            # Panes depend on all windows over the panes, which may differ between plans. So panes are found by a window.
+            # The key of a panes operator depends on all windows over the panes, and plans may differ in these windows.
+            # So the panes operator of the running plan is found through one of its windows.
             window = self.same(node.downstream[0], aligned)
             return None if window is None else self._above.get(window)
         plan = plan_of(node)
@@ -205,7 +206,7 @@ class MeasuredOperators:
         return None if part is None else replace(assumed, selectivity=part)
 
     def _cost_of_join(self, node: QueuedOperator, number: int, taken: float, moved: Moved) -> Cost | None:
-        """Return the estimated cost of a join when other conditions are tested before the join; the final output stays the same."""
+        """Return the estimated cost of a join if the plan moves conditions to a place before the join, or after it."""
         cost, before, returned = self._operators[number].cost, self._taken[number], self._given(number)
         tests = [self._place.get(part) for part in moved.away]
         parts = [self._part(part) for part in moved.here]
@@ -237,7 +238,7 @@ class MeasuredOperators:
 
 
 def plan_of(node: QueuedOperator) -> Plan | None:
-    """Return the plan step that the operator computes; for a side of a join, the join; None for a source or panes."""
+    """Return the plan step that the operator computes. For a side of a join, return the join. For sources and panes, return None."""
     key = node.key[0] if isinstance(node.key, tuple) else node.key
     return None if isinstance(key, str) else cast(Plan, key)
 

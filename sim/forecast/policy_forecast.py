@@ -38,7 +38,7 @@ from sim.run.simulated_host import SimulatedHost
 
 # Maximum number of processed tuples in one run, summed over all operators; such a run takes about half a second.
 STEPS_MAX = 100_000
-# Length of a run in simulated seconds, unless it takes too many tuples. Measured arrivals are repeated to fill the run.
+# Length of a run in simulated seconds; a run with too many tuples is shorter. Measured arrivals are repeated to fill the run.
 SECONDS = 8.0
 LEAST_SECONDS = 0.5
 # Milliseconds between two samples of the queues, when the objective is memory.
@@ -240,7 +240,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     of_cycle = now.steps or steps_of_cycle(now)
     cycles = max(1, round(SECONDS / now.cycle_s))
     length = max(min(cycles, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
-    # The stretch of cycles is chosen by the number of arrivals, so that it is the same for all plans.
+    # The stretch of cycles is chosen by the number of arrivals, so that all plans are simulated with the same stretch.
     start = busiest_stretch([sum(came.values()) for came in came_by_cycle(now)], length)
     steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
     bundle = max(1.0, steps / STEPS_MAX)
@@ -316,10 +316,11 @@ def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
 
 
 def busiest_stretch(came: Sequence[float], length: int) -> int:
-    """Return the cycle with which the `length` consecutive cycles with the most arrivals begin; after the last cycle, the first follows.
+    """Return the first cycle of the busiest stretch: the `length` consecutive cycles with the most arrivals.
 
-    Policies differ mainly in bursts, which need not be recent. Among stretches with equally many arrivals, the stretch with
-    the most arrivals in its first cycle is chosen, so that the effect of a burst lies within the run.
+    The cycles form a ring: the first cycle follows the last. Policies differ mainly in bursts, which need not be recent. Among
+    stretches with equally many arrivals, the stretch with the most arrivals in its first cycle is chosen, so that the effect
+    of a burst lies within the run.
     """
     rest = length % len(came)
     upto = [0.0, *accumulate((*came, *came))]
@@ -328,7 +329,7 @@ def busiest_stretch(came: Sequence[float], length: int) -> int:
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """Return by stream the number of tuples that all operators together process because of one arriving tuple."""
-    # The number of processed tuples equals the cost of the source's segment if every operator has cost 1 per tuple.
+    # If every operator costs 1 per tuple, the cost of a source's segment is the number of tuples that all its operators process.
     network = Network(
         tuple(
             ScheduledOperator(operator.name, operator.feeds, bool(operator.stream))
@@ -409,10 +410,10 @@ def with_answers(
     graphs: Mapping[str, UtilityGraph],
     weights: Mapping[str, float],
 ) -> tuple[TriedOperator, ...]:
-    """Return the operators, with an added operator per query if an operator answers several queries or also feeds operators.
+    """Return the operators, extended so that each query has a root of its own, at which its answers are counted.
 
-    Answers of each query are then counted separately; the added operators cost almost nothing. `outputs` are the names of the
-    queries that each operator answers, by operator number.
+    An operator that answers several queries, or that also feeds operators, gets one added operator per query. The added operators
+    cost almost nothing. `outputs` has the names of the queries that each operator answers, by operator number.
     """
     extended = list(operators)
     for number, queries in enumerate(outputs):
@@ -444,7 +445,10 @@ def is_told(line: PlanLine) -> bool:
 
 
 def joined(lines: Sequence[PlanLine]) -> dict[int, int]:
-    """Return the number of the other side for each side of a join. The two sides are neighbours and feed the same operators."""
+    """Return, for each operator that is one side of a join, the number of the operator that is the other side.
+
+    The two sides of a join have consecutive numbers and feed the same operators.
+    """
     partners: dict[int, int] = {}
     for left, right in pairwise(lines):
         sides = kind_of(left).endswith(".left") and kind_of(right).endswith(".right")

@@ -11,7 +11,7 @@ from typing import Any
 from sim.outcome.outcome import Outcome
 from sim.series import ClassSeries
 
-# Seconds for which a class may still be shed after its load has fallen to its share, because the drop rate falls in steps.
+# Seconds for which tuples of a class may still be shed after its load has fallen to its share, because the drop rate falls in steps.
 SETTLED_S = 3.0
 # Tolerance for shares, which are rounded in results.
 ROUNDED = 1e-6

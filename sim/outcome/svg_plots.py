@@ -65,7 +65,7 @@ def svg(drawing: Figure, salt: str) -> str:
 
 
 class WholeNumbers(LogFormatterSciNotation):
-    """Formatter of labels for logarithmic axes: without exponents, and between powers of ten only if there is room."""
+    """Formatter of labels for logarithmic axes: numbers without exponents. Between powers of ten, labels appear only if there is room."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         return f"{x:,.10g}" if super().__call__(x, pos) else ""

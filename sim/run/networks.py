@@ -41,7 +41,7 @@ class Box:
     tuple_s: float
     model: OperatorModel | None = None  # Model of the operator; None for a source
     size_out: float = 1.0
-    partner: int | None = None  # Number of the other side of a join
+    partner: int | None = None  # For a side of a join: number of the operator that is the other side
     drift: Drift | None = None  # Drift of the data that a select or a lookup filters
 
 
@@ -142,7 +142,7 @@ class BoxPlan:
 def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple[float, float]:
     """Return the mean number of output tuples and the mean extra processor-seconds per input tuple.
 
-    `inflow` and `across` are rates in tuples per second: of this input, and of the other side of a join.
+    `inflow` is the operator's input rate in tuples per second. For a side of a join, `across` is the input rate of the other side.
     """
     match model:
         case None | ProjectBox():
@@ -150,7 +150,7 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
         case SelectBox() | LookupBox():
             return model.selectivity, 0.0
         case AggregateBox():
-            # A slide without tuples gives no results, so there is at most one set of results per tuple.
+            # A slide without tuples has no results, so one tuple leads to at most one result per group.
             per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
             return per_tuple, per_tuple * model.result_us * 1e-6
         case JoinBox():
@@ -266,7 +266,7 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
     select, stream = NONE, streams[0]
     for place in range(model.queries):
         name = f"Q{place + 1}"
-        # Each `model.shared` consecutive queries share one select; since queries are drawn at random, so are these groups.
+        # Each `model.shared` consecutive queries share one select. Queries are drawn at random, so the queries that share a select are random.
         is_first = place % model.shared == 0
         if is_first and len(streams) > 1:
             stream = streams[rng.randrange(len(streams))]

@@ -58,7 +58,7 @@ class OperatorCalls:
         return call.cost_s
 
     def end(self) -> OperatorCall | None:
-        """End the call in progress and return it; return None if the host died during the call."""
+        """End the call in progress and return the call; return None if the host died during the call."""
         call = self.under_way
         if call is None or not call.runs:
             return None

@@ -196,7 +196,7 @@ class JoinSide:
     def _expire(self, newest: float) -> None:
         """Delete tuples of the other side that are too old to match later tuples of this side."""
         gone = bisect_left(self._other, newest - self._window)
-        # Deleting from the front of a list moves all other items, so a few expired tuples are kept.
+        # Deleting from the front of a list moves all other items, so expired tuples are deleted in larger groups.
         if gone > EXPIRE_AT:
             del self._other[:gone]
 
@@ -204,7 +204,7 @@ class JoinSide:
 def join_sides(
     left: Box, right: Box, rng: random.Random, evenly: bool, ways_s: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Effect, Effect]:
-    """Return the models of both sides of a join; `ways_s` has the time that a tuple takes through each side in an idle system."""
+    """Return the models of both sides of a join. `ways_s` has, for each side, the processing time of a tuple from its source through this side."""
     recent_left: list[float] = []
     recent_right: list[float] = []
     return (

@@ -1,5 +1,7 @@
-"""Random number generators made from the seed of a run. Each component has a generator of its own, so that a new component changes
-no results of others."""
+"""Random number generators made from the seed of a run.
+
+Each component has a generator of its own. So a new component does not change the random numbers of existing components.
+"""
 
 from __future__ import annotations
 

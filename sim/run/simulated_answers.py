@@ -42,7 +42,7 @@ class AnswerTotals:
     """Sum of the seconds by which answers missed their deadlines."""
 
     def since(self, before: AnswerTotals) -> AnswerTotals:
-        """Return the difference from earlier totals: the totals of the answers since that time."""
+        """Return these totals minus earlier totals, which are the totals of the answers in between."""
         return AnswerTotals(*map(sub, astuple(self), astuple(before)))
 
 
@@ -216,13 +216,13 @@ class UnsettledAnswers:
         self._feeding = cache(lambda root: network.feeding([root]))
 
     def hand_out(self, stamp: float) -> None:
-        """Release all waiting answers. Call it when nothing is queued behind the sources."""
+        """Release all waiting answers. Call this method when nothing is queued behind the sources."""
         for root, out in self.waiting:
             self._answers.add(root, out, stamp)
         self.waiting.clear()
 
     def hand_out_finished(self, stamp: float) -> None:
-        """Release the answers of queries that have no queued tuples, while other queries still have some."""
+        """Release the answers of all queries that have no queued tuples; keep the answers of queries that have queued tuples."""
         if not self.waiting:
             return
         unfinished = {

@@ -227,7 +227,7 @@ class SimulatedDoor:
         source, tuples = self._calls.last_train
         if source != NONE and (self._calls.is_inside() or self._queues.has_inside()):
             ledger = next(entry.ledger for entry in self.entries if source in entry.operators)
-            # If several source operators take a stream, a tuple counts as delivered only after all of them have taken it.
+            # If several source operators take a stream, a tuple counts as delivered only after all these operators have taken the tuple.
             inside = max(0, ledger.delivered - (self._calls.taken(source) - tuples))
             ledger.delivered -= inside
             ledger.failed += inside

@@ -81,14 +81,14 @@ class SimulatedHost:
                 self._ran_dry = True
                 return -1.0
             call = self.calls.begin(operator, self.queues.take(operator, self.train_max))
-        else:  # The host died during this call, which now runs again with the same results.
+        else:  # The host died during this call. The call now runs again with the same results.
             call.runs = True
         return self.calls.cost_s(call)
 
     def finish(self, now: float) -> None:
         """End the call in progress: deliver its results, notify the scheduler, and measure."""
         call = self.calls.end()
-        if call is None:  # The host died during the call.
+        if call is None:  # The host died during the call, so the call has no results now.
             return
         operator, out, tuples = call.operator, call.out, len(call.train)
         self.queues.pass_on(operator, tuples, out, now)

@@ -29,7 +29,7 @@ def run_scenario(
     seed: int,
     workload: PeriodicWorkload | None = None,
 ) -> dict[str, Any]:
-    """Run the scenario under a schedule; return rounded figures, in the units that the field names give."""
+    """Run the scenario under a schedule, and return rounded figures. The name of each field ends with its unit."""
     workload = workload or workload_of(scenario, seed)
     outcome = run_periodic(workload, settings, scenario.seconds)
     result: dict[str, Any] = rounded(
@@ -54,7 +54,10 @@ def run_scenario(
 
 
 def compared(scenario: PeriodicScenario) -> Sequence[PeriodicSettings]:
-    """Return the schedules to compare: all schedules, and those that claims name; without groups, only the order of tasks differs."""
+    """Return the schedules to compare, including the schedules that the scenario's claims name.
+
+    If the scenario has no groups, the schedules differ only in the order of tasks.
+    """
     named = [name for claim in scenario.claims for name in (claim.schedule, claim.other)]
     sharing = SHARING if scenario.groups else ()
     return list(compared_schedules(scenario.schedule, named, sharing).values())

@@ -113,7 +113,7 @@ class PeriodicOutcome:
 
     @cached_property
     def latency_updates(self) -> float:
-        """Mean number of synopsis updates by which answers were later than the slide: mean of the queries' means."""
+        """Mean number of synopsis updates by which answers exceeded the slide. Each query's mean has equal weight."""
         return mean([query.updates_late / query.runs for query in self.queries.values() if query.runs])
 
     @cached_property
@@ -130,7 +130,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds: float) -> PeriodicOutcome:
-    """Run the workload under a schedule. Runs that are still due at the end count as late, as if they ended then."""
+    """Run the workload under a schedule. A run that is due when the simulation ends counts as ended at that moment."""
     scheduler = PeriodicScheduler(settings)
     for name, load in workload.synopses.items():
         scheduler.open(name, load.interval_s)
@@ -141,7 +141,7 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
     periods = {name: period for group in groups for name, period in scheduler.periods(*group).items()}
     shortened = mean([float(period < slides[name]) for name, period in periods.items()])
 
-    # Time of the next update of each synopsis with its name; the entry with an empty name is the next one-time query.
+    # Heap of coming events: the next update of each synopsis, with the synopsis's name, and the next one-time query, with an empty name.
     coming: list[tuple[float, str]] = [(load.interval_s, name) for name, load in workload.synopses.items()]
     if workload.one_time_every_s < inf:
         coming.append((workload.one_time_every_s, ""))

@@ -47,7 +47,7 @@ def workload_of(scenario: PeriodicScenario, seed: int) -> PeriodicWorkload:
 
 
 def aggregates_of(aggregates: Aggregates | None, seed: int) -> dict[str, tuple[float, float]]:
-    """Return slide and cost in seconds of each aggregate by its name, which is also the name of its query, group and synopsis."""
+    """Return slide and cost, in seconds, of each aggregate by name. An aggregate's query, group and synopsis have the same name."""
     if aggregates is None:
         return {}
     chance = generator(seed, "sharaf-tardiness")

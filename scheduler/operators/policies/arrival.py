@@ -12,7 +12,7 @@ from scheduler.operators.policies.protocol import NONE
 class RoundRobinPolicy:
     """Policy that runs ready operators in the cyclic order of their numbers, each once per cycle.
 
-    Two heaps, for the rest of this cycle and for the next cycle, make a decision O(log n).
+    One heap has the operators of the current cycle, and another heap those of the next cycle. A decision takes O(log n).
     """
 
     def __init__(self, operators: int) -> None:
@@ -56,7 +56,7 @@ class RoundRobinPolicy:
 
 
 class FirstComeFirstServedPolicy:
-    """Policy that runs the operator with the oldest waiting tuple; among equals, the lower operator number."""
+    """Policy that runs the operator with the oldest waiting tuple. If tuples are equally old, the lowest operator number wins."""
 
     def __init__(self, operators: int) -> None:
         self._head: list[float | None] = [None] * operators

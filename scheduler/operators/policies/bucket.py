@@ -28,8 +28,8 @@ from scheduler.operators.policies.calendar import Calendar
 from scheduler.operators.policies.outlook import outlooks
 from scheduler.operators.policies.protocol import NONE
 
-# Calendar days in which an operator's slack passes through one part of the range of slacks, and days in a calendar year.
-# The next change of an operator's bucket is less than a calendar year away, so no page has entries of two years.
+# Settings of the calendar queue: an operator's slack needs DAYS_A_PART days to pass through one part of the range of slacks.
+# An operator changes its bucket again in less than DAYS_A_YEAR days, so no page of the calendar has entries of two years.
 DAYS_A_PART, DAYS_A_YEAR = 32, 64
 NEVER = math.inf
 # A bucket's heap is rebuilt when it has at least this many invalid entries, and more invalid than valid entries.
@@ -50,7 +50,7 @@ class Grid:
         every = list(graphs)
         steepest = max(lost for graph in every for lost in graph.gradients)
         longest_s = max(end - start for graph in every for start, end in pairwise((0.0, *graph.latencies_s)))
-        # If no graph falls, or all graphs have zero length, the whole range is one part, and the width of this part does not matter.
+        # If the range of gradients or slacks is 0, all values are in one part. Any width of the parts is then correct.
         return cls(gradients, slacks, steepest / gradients or 1.0, longest_s / slacks or 1.0)
 
     def gradient_bucket(self, gradient: float) -> int:
@@ -68,7 +68,7 @@ class Grid:
         return self.gradients * self.slacks
 
     def moves(self, graph: UtilityGraph) -> tuple[list[float], list[int]]:
-        """Return the latencies at which operators with this graph change their bucket, and the bucket before and after each latency."""
+        """Return the latencies at which operators with this QoS graph move to another bucket, and their buckets in this order."""
         places: list[tuple[float, int]] = []
         start = -NEVER
         for end, gradient in zip(graph.latencies_s, graph.gradients, strict=False):
@@ -110,7 +110,8 @@ class BucketPolicy:
             self.grid = Grid.over(graphs.values(), self._gradients, self._slacks)
             self._moves_of = {number: self.grid.moves(graph) for number, graph in graphs.items()}
         self._moves = [self._moves_of[id(outlook.graph)] for outlook in every]
-        # Heap of (head, operator) for each bucket, and the number of its valid entries; entries of moved operators are invalid.
+        # `_heaps` has a heap of (head, operator) for each bucket. Entries of operators that have moved to another bucket are invalid.
+        # `_inside` has the number of valid entries of each heap.
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in range(self.grid.last + 1)]
         self._inside = [0] * len(self._heaps)
         self._bits = [1 << bucket for bucket in range(len(self._heaps))]
@@ -192,7 +193,7 @@ class BucketPolicy:
             self._enter(operator, bucket, head)
         if place < len(latencies):
             at = born + latencies[place]
-            # If the calendar has an earlier entry of this operator, the next entry is added when the earlier one is due.
+            # If the calendar has an earlier entry of this operator, the next entry is added when the earlier entry is due.
             if at < self._due[operator]:
                 self._due[operator] = at
                 self._calendar.put(at, operator)

@@ -59,7 +59,10 @@ def static(priorities: Priorities) -> Build:
 
 
 def by_gain(gain: Gain) -> PolicyRow:
-    """Return the table row of a policy with priority gain / cost; for PrioritySearch settings, gain / cost times the waiting time."""
+    """Return the table row of a policy with the priority gain / cost.
+
+    If the settings of the policy are a PrioritySearch, the priority is multiplied by the waiting time.
+    """
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:
         priorities = gain_by_cost(gain, settings.sharing)
@@ -147,5 +150,5 @@ def tree_gain(settings: PolicySettings) -> Gain | None:
 
 
 def by_sums(settings: PolicySettings) -> PolicySettings:
-    """Return the same policy, but without trees: the priority of a shared operator then sums all segments behind it."""
+    """Return the settings without priority-defining trees, so that all segments of a shared operator count for its priority."""
     return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})

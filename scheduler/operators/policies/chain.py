@@ -32,7 +32,7 @@ def steepest_release(believed: NetworkEstimates, operators: Collection[int]) -> 
 def progress_chart(
     network: Network, estimates: Sequence[Estimate], path: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """Return the points (cumulative expected cost, expected size) from before the first operator to after the last."""
+    """Return the points of the progress chart: expected cost spent and expected size, at the start and after each operator."""
     spent, kept = 0.0, 1.0
     chart = [(0.0, 1.0)]
     for operator in path:

@@ -32,7 +32,7 @@ Plan = tuple[int, ...]
 
 
 class Plans(ABC):
-    """Decision plans by picked operator; a plan is built when it is first needed."""
+    """Decision plans for each operator that a policy may pick. A plan is built when it is first needed."""
 
     def __init__(self, believed: NetworkEstimates) -> None:
         self._plans: dict[int, Plan] = {}
@@ -128,7 +128,7 @@ class SuperboxPlans(Plans):
 
 
 def owners(believed: NetworkEstimates) -> list[int]:
-    """Return for each operator the root below it; NONE for an operator with several roots below it."""
+    """Return for each operator the root that its tuples reach; NONE for an operator that feeds several roots."""
     owner = [NONE] * len(believed.estimates)
     for number in range(len(owner) - 1, -1, -1):
         roots = {owner[below] for below in believed.network.operators[number].downstream}
@@ -137,7 +137,7 @@ def owners(believed: NetworkEstimates) -> list[int]:
 
 
 def below(believed: NetworkEstimates, operator: int) -> list[int]:
-    """Return all operators below an operator, in topological order."""
+    """Return all operators downstream of an operator, in topological order."""
     return sorted(believed.network.fed_by(operator) - {operator})
 
 
@@ -155,9 +155,9 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
 
 
 def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
-    """Yield each operator after all operators of `boxes` that feed it; a tree is traversed subtree by subtree."""
+    """Yield the operators `boxes` so that each operator comes after its feeders. A tree is traversed subtree by subtree."""
     inside, done = set(boxes), set[int]()
-    # The traversal starts from operators with no other operator of `boxes` below them, such as the root, which is yielded last.
+    # The traversal starts from operators that feed no other operator of `boxes`, such as the root. The root is yielded last.
     stack = [(box, False) for box in reversed(boxes) if not inside & set(below(believed, box))]
     while stack:
         number, is_last = stack.pop()
@@ -171,7 +171,7 @@ def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
 
 
 def releasing(believed: NetworkEstimates, box: int) -> Iterator[int]:
-    """Yield the operator, and each operator below it that releases more memory per second than the last operator yielded."""
+    """Yield an operator, then each downstream operator that releases more memory per second than the operator yielded before."""
     yield box
     rate = release_rate(believed, box)
     for number in below(believed, box):

@@ -45,7 +45,8 @@ class FreshnessPolicy:
         # Pairs (weight, chance) of the outputs to which each operator contributes.
         self._outputs: list[list[tuple[float, float]]] = [[]] * size
         self._cost_s = [0.0] * size
-        # Valid heap entry of each operator, and the number of waiting tuples it was made for. Other entries are invalid.
+        # `_place` has the valid heap entry of each operator; all other entries are invalid.
+        # `_placed_at` has the number of waiting tuples from which the entry's priority was computed.
         self._place: list[tuple[float, int]] = [(0.0, NONE)] * size
         self._placed_at = [0] * size
         self._heap: list[tuple[float, int]] = []
@@ -129,7 +130,10 @@ class FreshnessPolicy:
 
 
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
-    """Return, by output, the probability that a tuple entering the operator leads to an answer; `known` has those of operators below."""
+    """Return for each output the probability that a tuple which enters the operator leads to an answer there.
+
+    `known` has the probabilities for all downstream operators.
+    """
     kept = believed.estimates[operator].selectivity
     own = believed.network.operators[operator]
     if not own.downstream:
@@ -137,7 +141,7 @@ def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) 
     reached: dict[int, float] = {operator: 1.0} if own.answers else {}
     for number in own.downstream:
         for output, chance in known[number].items():
-            # An output may be reachable in several ways; their probabilities are combined.
+            # If a tuple can reach an output in several ways, the probabilities of all ways are combined.
             others = reached.get(output, 0.0)
             reached[output] = 1.0 - (1.0 - others) * (1.0 - chance) if others else chance
     if kept <= 1.0:

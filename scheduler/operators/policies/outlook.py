@@ -1,14 +1,14 @@
 """Slack, output cost and expected output latency of operators, by the QoS graphs of their queries (Carney §4.2).
 
+If several queries read the output of an operator, the query with the least slack counts. A root without a graph has a deadline of
+one second. For an operator b:
+
     slack(b)         deadline − Σ c_k, k from b down to the root: time for which a new tuple may wait
     output cost(b)   Σ c_k/o_sel(k), o_sel(k) = s_k·…·s_root: processor time of one answer from b's queue
     eol(b)           latency(b) + train(b)·output cost(b): expected output latency of the last of b's tuples
 
 The thesis uses train(k) of every operator on the way. Here train(b) is used, because all of b's tuples pass through each of these
 operators; downstream queues are ignored, since push-through keeps them empty. latency(b) is the age of the oldest tuple.
-
-If several queries read the output of an operator, the query with the least slack counts. A root without a graph has a deadline of
-one second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_GRAPH = UtilityGraph.step(1000.0)
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """QoS graph, deadline, slack and output cost of an operator, for the root below it that has the least slack."""
+    """QoS graph, deadline, slack and output cost of an operator. If it feeds several roots, the root with the least slack counts."""
 
     graph: UtilityGraph
     deadline_s: float
@@ -51,7 +51,7 @@ def outlooks_of(
     numbers: Iterable[int],
     deadline_s: Callable[[ScheduledOperator], float] = by_graph,
 ) -> dict[int, Outlook]:
-    """Return the outlooks of the operators in `numbers`, which must include all operators below any of these operators."""
+    """Return the outlook of each operator in `numbers`. `numbers` must include all operators downstream of its operators."""
     by_operator: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]

@@ -35,7 +35,7 @@ def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]
 
 
 def fastest_release(gamma: float | None = None) -> Priorities:
-    """Return priorities by the highest memory release capacity of an operator's segments; with γ, of simplified segments."""
+    """Return priorities: the highest memory release capacity among an operator's segments. If `gamma` is set, segments are simplified."""
 
     def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         best = best_segments(believed, gamma)
@@ -96,7 +96,7 @@ def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
 
 
 def a_second(released: float, spent_s: float) -> float:
-    # If the cost is 0, the result is 0 or infinite, with the sign of `released`, so that growth has the lowest priority.
+    # If the cost is 0, the result is 0 or ±∞, with the sign of `released`. An operator that adds memory thus has the lowest priority.
     return math.copysign(ratio(abs(released), spent_s), released) if released else 0.0
 
 
@@ -111,7 +111,7 @@ def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
 
 
 def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
-    """Return the size released per second by each operator of the path alone."""
+    """Return, for each operator of the path, the size that this operator releases per second of its processor time."""
     releases = []
     for size, operator in zip(sizes, path, strict=True):
         own = believed.estimates[operator]

@@ -44,7 +44,7 @@ class SlopeSlackPolicy:
         )
         graphs = list({id(outlook.graph): outlook.graph for outlook in every}.values())
         points = max(len(graph.latencies_s) for graph in graphs)
-        # For each graph: its latencies followed by infinity, and the utility lost per second before each of them.
+        # For each graph: the latencies of its points, filled up with infinity, and the utility lost per second before each point.
         self._latencies = np.full((len(graphs), points + 1), np.inf)
         self._gradients = np.zeros((len(graphs), points + 1))
         for row, graph in enumerate(graphs):
@@ -80,7 +80,7 @@ class SlopeSlackPolicy:
             return int(self._ready[0])
         ready = self._ready[: self._count]
         eol = now - self._head[ready] + self._train[ready] * self._output_cost[ready]
-        # If no output is expected, eol is infinite, or NaN with 0 tuples. A finite value replaces it, so that slacks can be computed.
+        # If an operator expects no output, its latency `eol` is infinite or NaN. LATEST_S replaces it, so that slacks can be computed.
         np.fmin(eol, LATEST_S, out=eol)
         graph = self._graph[ready]
         place = (self._latencies[graph] <= eol[:, np.newaxis]).sum(axis=1)

@@ -1,12 +1,12 @@
 """Policies with priorities that change only when the statistics change: HR, HNR, SRPT, Chain.
 
+Ready operators are in a heap by priority, so a decision costs O(log n). An entry of an operator that went idle or changed its
+priority is removed when it reaches the top of the heap. Each row has a policy, its priority, and what the policy optimises:
+
     HR     S/C̄          least mean response
     HNR    S/(C̄·T)      least mean slowdown (Sharaf eq. 3.4)
     SRPT   1/T
     Chain  slope of the lower envelope of the progress chart (`chain.py`): least memory
-
-Ready operators are in a heap by priority, so a decision costs O(log n). An entry of an operator that went idle or changed its
-priority is removed when it reaches the top of the heap.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
 
 
 def paths_behind(believed: NetworkEstimates, gain: Gain) -> list[list[tuple[float, float]]]:
-    """Return gain and cost per input tuple of the segments behind every operator, one segment for each way to a root."""
+    """Return for each operator the gain and cost per input tuple of each path from the operator to a root."""
     boxes = believed.network.operators
     behind: list[list[tuple[float, float]]] = [[] for _ in boxes]
     for number in range(len(boxes) - 1, -1, -1):

@@ -1,6 +1,7 @@
 """Policies with priorities that grow with the waiting time of the oldest tuple: LSF, BRT, BSD.
 
-The priority is φ·W, with φ computed from the statistics and W = now − arrival of the oldest tuple:
+The priority is φ·W. φ is computed from costs and selectivities, and W is the waiting time of the operator's oldest tuple. Each row has
+a policy, its φ, and what the policy optimises:
 
     LSF  φ = 1/T           least maximum slowdown
     BRT  φ = S/C̄           least ℓ2 of response (Sharaf eq. 3.8)
@@ -32,7 +33,7 @@ from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import Priorities
 
 # Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0).
-# The seconds are added to the difference of times, because in a sum with seconds since 1970 they would be lost to rounding.
+# LEAST_WAIT_S is added to a difference of times. If it were added to a time in seconds since 1970, rounding would remove it.
 LEAST_WAIT_S = 1e-9
 # Smallest and largest φ, so that ∞·0 cannot occur for operators without cost or without output.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
@@ -139,14 +140,14 @@ class PrunedPolicy:
     def pick(self, now: float) -> int:
         heads, phis = self._head, self._phi
         best, chosen, self.looked = -math.inf, NONE, 0
-        waited = now + LEAST_WAIT_S  # The waiting time of a tuple is `waited - arrival`.
+        waited = now + LEAST_WAIT_S  # `waited` minus the arrival time of a tuple is the tuple's waiting time.
         for (minus_phi, first), (head, other) in zip(self._by_phi, self._by_age, strict=True):
             self.looked += 2
             for operator in (first, other):
                 value = phis[operator] * (now - heads[operator] + LEAST_WAIT_S)
                 if value > best:
                     best, chosen = value, operator
-            # If the clock has jumped back, waiting times may be negative, and the lists cannot limit the priorities of later operators.
+            # If the clock has jumped back, waiting times may be negative. The search then continues, because no bound on later priorities holds.
             if best >= 0 and best >= -minus_phi * (waited - head):
                 break
         return chosen
@@ -172,7 +173,7 @@ class ClusteredPolicy:
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        # Clusters of equal ratios are computed with logarithms, because the ratio of the largest to the smallest φ overflows.
+        # If clusters are to have equal ratios of φ, logarithms are used, because the quotient of the largest and smallest φ may overflow.
         phi = self._phi_of(believed, range(len(believed.estimates)))
         values = [min(max(value, SMALLEST_PHI), LARGEST_PHI) for value in phi]
         if not self._uniform:
@@ -224,7 +225,7 @@ class ClusteredPolicy:
         if self._oldest is not None and (first := self._oldest.pick(now)) != NONE:
             bound = now - heads[first] + LEAST_WAIT_S
         for pseudo, queue in self._by_pseudo:
-            # All clusters after this cluster have lower pseudo priorities, and no tuple has waited longer than the oldest of all.
+            # The search can stop: later clusters have lower pseudo priorities, and no tuple has waited longer than `bound`.
             if best >= 0 and best >= pseudo * bound:
                 break
             self.looked += 1
@@ -241,7 +242,7 @@ class ClusteredPolicy:
         return chosen
 
     def _gather(self, chosen: int) -> None:
-        """Collect the other operators of the cluster with the same oldest tuple; all are at the top of the cluster's heap."""
+        """Collect the operators of the chosen operator's cluster that wait with the same tuple. All are at the top of the heap."""
         queue, head = self._queue_of[chosen], self._head[chosen]
         batch, stack = set(), [0]
         while stack:
