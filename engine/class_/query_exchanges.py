@@ -23,7 +23,10 @@ NO_ROOM = "the class's limits leave no room for the old and the new operators of
 
 
 class QueryExchanges:
-    """Queries that do not run by the class's plan settings: each waits for the exchange of its plan, or keeps its plan for a reason."""
+    """Queries that do not run by the plan settings of their class.
+
+    Each of these queries waits for the exchange of its plan, or keeps its plan; `kept` has the reason.
+    """
 
     def __init__(self, runner: ClassRunner, queries: ClassQueries, buffer: CommitBuffer) -> None:
         self.kept: dict[str, str] = {}
@@ -46,7 +49,7 @@ class QueryExchanges:
 
     @contextmanager
     def restarted(self) -> Iterator[None]:
-        """Drop the second plans of all queries, let the caller change queries or plan settings, then build the second plans again."""
+        """Drop the second plans of all queries before the caller's change of queries or settings, and build them again after the change."""
         self.drop()
         try:
             yield

@@ -59,10 +59,10 @@ IGNORED = RunListener()
 class ClassRunner:
     """Runs a class's queries and passes answers to `sink(query, train)`.
 
-    Answers are delivered at *settle points*, when nothing is queued inside. That is so whenever a source operator is
-    about to run, since sources run last. All answers up to a settle point are a function of the tuples taken before it.
-    If a slice ends between settle points, only queries without queued input get their answers delivered. So the policy
-    decides which query's answers come first when the work takes several slices.
+    Answers are delivered at *settle points*, when nothing is queued inside the network. There is a settle point before each
+    call of a source operator, since sources run last. All answers up to a settle point are a function of the tuples taken
+    before it. If a slice ends between settle points, only queries without queued input get their answers delivered. So the
+    policy decides which query's answers come first when the work takes several slices.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ClassRunner:
         for name, node in outputs:
             values.value(name, node)
             if node in self.scheduled:
-                self.scheduled.rebuild()  # The operator now answers more queries than the scheduler counts
+                self.scheduled.rebuild()  # The scheduler does not know this query of the operator yet
         if any(slacks.values()) and self.network.has_bounded_windows():
             # New windows may change the slides of existing windows, and so their slacks.
             self.scheduled.rebuild()
@@ -159,7 +159,7 @@ class ClassRunner:
             self._pass_time(node, node.operator.advance(time), now, late)
 
     def overdue(self, before: float) -> dict[str, int]:
-        """Return, by query, the event time in µs up to which tuples that arrived by `before` still wait in a lookup."""
+        """Return, by query, the event time in µs up to which lookups are overdue: the tuples arrived by `before` and still wait."""
         times_us: dict[str, int] = {}
         for node in self.network.lookups:
             upto_us = state_of(node).overdue(before)
@@ -266,7 +266,8 @@ class ClassRunner:
         if out is None:
             return tuples, 0
         readers = self._deliver(node, out, head)
-        # Panes emit only watermarks: a watermark counts as the fraction of an output tuple that equals the fraction of windows that take it.
+        # Panes emit watermarks, but no tuples.
+        # If a quarter of the windows behind the panes take a watermark, the watermark counts as a quarter of an output tuple.
         return tuples, readers / len(node.downstream) if node.tells else len(out)
 
     def take_next(self, stream: str, tuples: int, now: Clock) -> None:
@@ -369,7 +370,7 @@ def state_of(lookup: QueuedOperator) -> LookUp:
 
 
 def missing_rows(source: QueuedOperator) -> LateRows | None:
-    """Return the tuples dropped from a source's queue, so that windows count them even if no train follows."""
+    """Return the tuples that were dropped from a source's queue, so that windows count them even if no further train arrives."""
     missing = source.take_missing()
     assert isinstance(source.operator, SourceOperator)
     return None if missing is None else source.operator.missing(missing)

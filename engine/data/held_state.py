@@ -25,7 +25,8 @@ from engine.data.schema import TypeKind
 from engine.data.train import Train, Values, is_same
 
 QUEUES = 4
-# Number of keys below which unused keys are not removed; above it, unused keys are removed when the number of keys has doubled.
+# Up to this number of keys, an operator does not remove unused keys.
+# With more keys, an operator removes unused keys each time the number of its keys has doubled.
 FEW_KEYS = 1024
 
 
@@ -70,7 +71,7 @@ class Holding:
         self._pressed = False
 
     def enter(self, account: StateAccount) -> None:
-        """Count the keys and bytes that the operator holds, and all later changes, in the account of a class."""
+        """Count the operator's keys and bytes in the account of a class, now and after each change."""
         self._account = account
         account.groups += self.groups
         account.state += self.keys + self.state
@@ -97,7 +98,10 @@ class Holding:
         return max(0, self._account.state_limit - self._account.state)
 
     def codes(self, index: KeyIndex, keys: Sequence[Values], each: int = 0) -> Codes:
-        """Return the codes of the tuples' keys; NO_CODE if there is no room for a new key plus `each` bytes."""
+        """Return the codes of the tuples' keys.
+
+        A new key takes the bytes of the key and `each` more bytes; if they do not fit, the tuple gets NO_CODE.
+        """
         if self._pressed:
             self._pressed = False
             self._account.make_room()

@@ -56,7 +56,7 @@ class KeyIndex:
         return self._base is not None
 
     def keep(self, codes: Codes) -> None:
-        """Forget all keys except those with these codes, in order; their codes become 0, 1, 2 …"""
+        """Keep only the keys with these codes; the first of these keys gets the new code 0, the second 1, and so on."""
         base, listed = self._base, codes.tolist()
         keys = [self._keys[code] if base is None else (base + code,) for code in listed]
         self._base = None

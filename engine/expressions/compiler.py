@@ -137,7 +137,7 @@ class Compiler:
         self._uses.update(map(self._number, expressions))
 
     def _number(self, expression: Expression) -> int:
-        """Return the number of an expression, equal for equal expressions, and count how often the expression and its parts are used."""
+        """Return the number of an expression, and count the uses of the expression and of its parts; equal expressions have one number."""
         known = self._known.get(id(expression))
         if known is not None:
             return known[1]
@@ -196,7 +196,7 @@ class Compiler:
         def once_with_failures(frame: Frame) -> Computed:
             result: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
             if result is None:
-                # Each use of a shared expression concerns other rows, so failures are first collected for all rows.
+                # Uses of a shared expression may need different rows, so failures are first collected for all rows.
                 guard, failed = frame.guard, frame.failed
                 frame.guard, frame.failed = None, []
                 result = frame.shared[slot] = run(frame), frame.failed

@@ -154,7 +154,7 @@ def as_decimal(type_: DataType) -> DataType:
 
 
 def without_fraction(type_: DataType) -> DataType:
-    """Return the type of values of a type after they were rounded to whole numbers."""
+    """Return the type that values of the given type have after they were rounded to whole numbers."""
     return decimal(type_.precision, 0) if type_.kind is TypeKind.DECIMAL else type_
 
 
@@ -180,7 +180,10 @@ def check_count(name: str, types: Types, least: int, most: int | None, wanted: s
 
 
 def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
-    """Return the types, with the first known type in place of NULL; raise WrongArguments for a type that is not numeric."""
+    """Return the argument types; a NULL gets the first known type of the arguments.
+
+    Raise WrongArguments if an argument is not numeric.
+    """
     for place, given_type in enumerate(types):
         if given_type is not None and not given_type.is_numeric:
             raise refuse(name, types, place, wanted)
@@ -300,7 +303,7 @@ def floats(count: int, most: int | None = None) -> Rule:
 
 
 def comparable(name: str, types: Types, wanted: str) -> DataType:
-    """Return the type in which values are compared; a text that is compared with a number or time is cast to its type."""
+    """Return the type in which values are compared; for example, a text that is compared with a number becomes a number."""
     others = [type_ for type_ in types if type_ != STRING and type_ is not None]
     common = common_type(others) if others else STRING
     if common is None:

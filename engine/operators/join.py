@@ -120,7 +120,7 @@ class JoinSideOperator(Progressive):
         self._state, self._side, self._residual = state, side, residual
         # Positions of the input columns that the join uses; None if the join uses all columns.
         self._columns = columns
-        # A tuple of this side matches tuples of the other side with event times in [own time + low, own time + high].
+        # A tuple of this side with event time t matches tuples of the other side with event times in [t + low, t + high].
         self._low, self._high = (state.low, state.high) if side == 0 else (-state.high, -state.low)
         self.failed: Counter[str] = Counter()
         self.holding = state.holdings[side]
@@ -131,7 +131,8 @@ class JoinSideOperator(Progressive):
         watermark, causes = state.progress.hear(self._side, train.watermark, train.causes)
         mark = state.progress.marks[self._side]
         if mark != NO_PROGRESS:
-            # Later tuples of one side have event times from `mark` on, so older tuples of the other side will match none of them.
+            # Later tuples of this side have event times from `mark` on.
+            # Stored tuples of the other side that are too old to match such tuples are dropped.
             state.expire(1 - self._side, mark + self._low)
         if out is None:
             return progress(watermark, causes)

@@ -126,7 +126,7 @@ class RowWindowOperator:
             self._recent, self._offered = self._recent.slice(gone, len(self._recent)), self._offered[gone:]
 
     def _closed(self, ends: Numbers, causes: Causes) -> Iterator[Train]:
-        """Yield the answers of the windows that have at least one tuple left."""
+        """Yield the answers of the windows with these ends; windows without tuples have no answer."""
         starts, numbers = np.maximum(self._first, ends - self._window.rows), self._numbers()
         begins, stops = np.searchsorted(numbers, starts), np.searchsorted(numbers, ends)
         offered = np.concatenate([[0.0], np.cumsum(self._offered)])

@@ -64,7 +64,7 @@ class SelectOperator(Stateless):
             mask, failed = self._condition(late.as_train(), failures), failures.rows
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if not len(late):
-            return None  # Without rows no expression is computed, so the columns would be those of the input
+            return None  # Without rows, the projection of the columns cannot be computed
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None:

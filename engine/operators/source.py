@@ -58,7 +58,10 @@ class SourceOperator:
         )
 
     def missing(self, dropped: LateRows) -> LateRows:
-        """Return the dropped rows that have an event time, with the current watermark as the watermark that each row was behind."""
+        """Return the dropped rows that have an event time, as late rows.
+
+        Each row carries the current watermark, as if the row had arrived after that watermark.
+        """
         if self._time is None:
             return dropped
         valid = dropped.columns[self._time].valid

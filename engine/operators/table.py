@@ -43,7 +43,7 @@ class TableJoinOperator(Stateless):
         return out
 
     def _joined(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
-        """Return the output, and for each output row the position in the train of the tuple it was made from."""
+        """Return the joined rows, and for each joined row the position of its tuple in the train."""
         present = key_mask(train, self._keys)
         chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(chosen)

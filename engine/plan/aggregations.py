@@ -100,7 +100,7 @@ SIGNATURES = (
         Gives.FLOAT,
         "APPROX_QUANTILE(x, 0.95)",
     ),
-    # The maximum parameter is lower than for TOP, because a sketch holds only 768 values.
+    # The maximum k of APPROX_TOP_K is lower than that of TOP, because a sketch holds only 768 values.
     AggregateSignature(
         Aggregation.APPROX_TOP,
         "approx_top_k",

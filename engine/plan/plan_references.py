@@ -29,7 +29,10 @@ def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
 
 
 def check_lookups(plan: Plan, queries: Mapping[str, Query]) -> None:
-    """Raise InvalidInput if a [LAST BY …] joins a stream with itself: the policy would then decide which side gets a tuple first."""
+    """Raise InvalidInput if a [LAST BY …] joins a stream with itself.
+
+    The operator policy would decide whether a row is stored before or after it looks up, and the answers would depend on that.
+    """
     for part in walk(plan):
         if isinstance(part, LastJoin) and (
             both := streams(part.left, queries) & streams(part.right, queries)

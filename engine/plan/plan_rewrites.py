@@ -1,4 +1,6 @@
-"""Equivalent plans of one query: the same answers from different operators.
+"""Equivalent plans of one query: plans that give the same answers with different operators.
+
+A condition is tested before a join (select first), or on the pairs of the join (select after the join):
 
     select first            join(filter(a), filter(b))          filters keep tuples out of the join's state
     select after the join   join(a, b) where …                  conditions are tested on pairs only, as part of the join

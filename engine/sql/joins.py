@@ -293,7 +293,10 @@ class Joiner:
         return Project(plan, tuple(columns), canonical(columns), relation.time.place)
 
     def _bound(self, one: int, other: int, windows: Sequence[TimeWindow | RowWindow | None]) -> Bound:
-        """Return the limits that the conditions set for time(other) − time(one); no limits if both sides have windows."""
+        """Return the limits that the conditions set for the time distance time(other) − time(one).
+
+        There are no limits if both sides have windows, because the windows limit the distance.
+        """
         relations = [self.items[owner].relation for owner in (one, other)]
         for relation in relations:
             if isinstance(relation.window, RowWindow):
@@ -488,7 +491,10 @@ def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
 
 
 def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[int, ...]]:
-    """Return the plan with a column for each wanted expression, added if the plan lacks it, and the positions of these columns."""
+    """Return the plan with a column for each wanted expression, and the positions of these columns.
+
+    A projection adds a column for each expression that is not a column of the plan already.
+    """
     added = [fromkey for fromkey in dict.fromkeys(wanted) if not isinstance(fromkey, Column)]
     width = len(plan.schema)
     if added:

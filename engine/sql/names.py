@@ -76,7 +76,9 @@ class Scope:
 
     def __init__(self, text: Text, relations: Sequence[Relation]) -> None:
         self.text, self.relations = text, relations
-        self.hidden: set[tuple[int, str]] = set()  # Columns that USING hides: the second column of each pair
+        self.hidden: set[tuple[int, str]] = (
+            set()
+        )  # Columns that USING hides: of two equal columns, only the first is visible
         self._found: dict[str, list[Visible]] = {}
         for owner, relation in enumerate(relations):
             for column in relation.columns:

@@ -1,5 +1,7 @@
 """Turns the tree of a query into its plan: SELECT, GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries.
 
+The parts of a query become these parts of its plan:
+
 FROM and WHERE        joins.py
 aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
 HAVING                a filter above the WindowAggregate
@@ -425,7 +427,7 @@ def read_from(plan: Plan) -> Relation:
 
 
 def computed(relation: Relation) -> Relation:
-    """Return the relation with a projection that computes its expressions, so that its columns are the columns of its plan."""
+    """Return the relation with a new plan: a projection that computes all columns of the relation."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
     columns = tuple(
         Named(column.name, computed_column.expression)

@@ -75,14 +75,20 @@ def estimate_of(aggregate: Aggregate) -> Measure:
 
 
 def norm_of(aggregate: Aggregate) -> Measure:
-    """Return the measure that holds √Σ x²·e, for a sum; for a count, the measure of Σ e, which is the square of that root."""
+    """Return the measure from which the standard error of a scaled aggregate is computed.
+
+    For a sum, this measure holds √Σ x²·e. For a count, it holds Σ e, which is the square of that root if each x is 1.
+    """
     if aggregate.function is Aggregation.SUM:
         return "norm", aggregate.argument
     return estimate_of(replace(aggregate, error=False))
 
 
 def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each: float = 1.0) -> Values:
-    """Return the aggregate's value for each group; each tuple stands for `each` times as many tuples as the pane recorded."""
+    """Return the aggregate's value for each group.
+
+    If tuples were dropped, each tuple in the pane stands for `each` times as many tuples as the pane recorded.
+    """
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
     if aggregate.scaled:
         return estimated(aggregate, pane, groups, each)

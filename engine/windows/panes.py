@@ -109,7 +109,7 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        # Missing rows by the number of their pane, and by the number of the first window end that can still count them.
+        # Numbers of missing rows, each with two keys: the number of the rows' pane, and the first window end that counts the rows.
         self._missed: dict[tuple[int, int], MissingRows] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
@@ -180,7 +180,7 @@ class PaneStore:
         return [pane for pane in panes if pane is not None]
 
     def keep_beside(self, size: int) -> None:
-        """Set the bytes of combined panes that are held for windows, in addition to the bytes of the panes."""
+        """Set the bytes of the combined panes that are kept for windows answered later; these bytes count as state of the store."""
         self._beside = size
         self._tell()
 
@@ -305,7 +305,7 @@ class PaneStore:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that measures use: `width` bytes per group, and for each tuple the values in the columns at the positions `places`."""
+    """Bytes that a pane's measures use: `width` bytes per group, and for each tuple the values of the columns at `places`."""
 
     widths: dict[Measure, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
@@ -587,7 +587,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Any, Each], None]] = {
     "error sum": add_error,
     "norm": add_root,
 }
-# Functions that combine a measure of two panes; all other measures are added.
+# Functions that combine a measure of two panes, by the name of the measure; measures that are not named are added.
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.maximum,

@@ -268,7 +268,10 @@ def build_whole(
     arguments: Sequence[Argument],
     result: DataType,
 ) -> Kernel:
-    """Return a kernel for FLOOR or CEIL: a function for floats, or one for decimals and the stored value of 1."""
+    """Return a kernel for FLOOR or CEIL.
+
+    The kernel calls `floats(values)` for floats, and `decimals(values, unit)` for decimals, with the stored value of 1 as `unit`.
+    """
     unit = 10 ** arguments[0].type.scale
     return Kernel(floats if result.is_float else lambda values: decimals(values, unit))
 

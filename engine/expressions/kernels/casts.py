@@ -90,7 +90,10 @@ def rescaling(source: DataType, target: DataType, reason: str) -> Kernel:
 
 
 def decimals_to_floats(values: Array, scale: int, dtype: Any) -> Array:
-    """Divide by 10^scale; a value with more digits than the float can hold is divided in two parts."""
+    """Convert stored decimals to floats, by division by 10^scale.
+
+    If a value has more digits than a float can hold, its whole part and its fraction are converted separately.
+    """
     floats: Array = values.astype(dtype)
     if scale == 0:
         return floats
