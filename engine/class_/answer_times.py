@@ -13,7 +13,7 @@ UNKNOWN = Alone(0.0)
 
 
 class AnswerTimes:
-    """Response times in three statistics: of all answers, of answers since the last call of `begin_recent`, and since that of `notice`."""
+    """Response times of all answers, of the answers since the last call of `begin_recent`, and of those since the last call of `notice`."""
 
     def __init__(self, target_s: float) -> None:
         self.target_s = target_s

@@ -127,7 +127,10 @@ class ClassQueries:
         self._catalog = SqlCatalog.of(streams=schemas.values()).with_queries(self.by_name.values())
 
     def change_streams(self, statements: Sequence[str], schemas: Mapping[str, StreamSchema]) -> None:
-        """Drop queues of changed streams, replace the declared streams, and record this step; call it only at a settle point."""
+        """Replace the declared streams, drop the queues of changed streams, and record the change as a step.
+
+        Call this only at a settle point.
+        """
         if schemas != self.schemas:
             for stream in changed_streams(self.schemas, schemas):
                 self._input.leave(stream)

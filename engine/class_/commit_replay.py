@@ -17,7 +17,7 @@ from engine.class_.runner import ClassRunner, Clock
 from engine.class_.steps import Commit, Interrupted, Opened, Step
 from engine.data.train import Train
 
-# Function that returns the tuples of a batch by stream and batch number; None if the batch is not kept any more.
+# Function that returns the tuples of a batch by stream and batch number; None if the batch is not stored any more.
 Fetch = Callable[[str, int], Train | None]
 
 

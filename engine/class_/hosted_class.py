@@ -253,7 +253,10 @@ class HostedClass(RunListener):
         return not self.repeating and bool(self.runner.overdue(before))
 
     def release(self, before: float, now: float) -> None:
-        """Answer the lookups of tuples that arrived by `before` from the rows held now; call this only if no tuple is queued."""
+        """Answer the lookups of tuples that arrived by `before` with the rows that have arrived until now.
+
+        Call this only if no tuple is queued in the class.
+        """
         for query, upto_us in sorted(self.runner.overdue(before).items()):
             self._buffer.write(steps.LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)

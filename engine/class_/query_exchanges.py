@@ -42,7 +42,10 @@ class QueryExchanges:
         return NO_ROOM in self.kept.values()
 
     def set_plan(self, plan: PlanSettings) -> None:
-        """Set the class's plan settings: queries added later use them at once, running queries when their plans can be exchanged."""
+        """Set the plan settings of the class.
+
+        Queries that are added later use these settings at once. Running queries use them as soon as their plans can be exchanged.
+        """
         with self.restarted():
             self._runner.network.plan = plan
             self._find_others()

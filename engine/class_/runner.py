@@ -107,7 +107,7 @@ class ClassRunner:
         for name, node in outputs:
             values.value(name, node)
             if node in self.scheduled:
-                self.scheduled.rebuild()  # The scheduler does not know this query of the operator yet
+                self.scheduled.rebuild()  # The scheduler must learn that this operator answers one more query
         if any(slacks.values()) and self.network.has_bounded_windows():
             # New windows may change the slides of existing windows, and so their slacks.
             self.scheduled.rebuild()
@@ -169,7 +169,7 @@ class ClassRunner:
         return times_us
 
     def release(self, query: str, upto_us: int, now: float) -> None:
-        """Answer the waiting lookups of a query up to an event time from the rows held now."""
+        """Answer the waiting lookups of a query up to an event time, with the rows that have arrived until now."""
         for node in self.network.lookups:
             if query in node.users:
                 self._deliver(node, state_of(node).release(upto_us, now), now)
@@ -325,7 +325,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass the output of an operator to the operators behind it; return how many of them got a watermark without tuples."""
+        """Pass the output of an operator to the operators behind it; return how many of these operators got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:
@@ -344,7 +344,7 @@ class ClassRunner:
         return readers
 
     def _pass_on(self, node: QueuedOperator, out: Train, head: float) -> None:
-        """Queue a train at all operators that read this operator's output; tuples without room are refused."""
+        """Queue a train at all operators that read this operator's output; tuples for which there is no room are refused."""
         if node.width is None:
             node.width = tuple_bytes(out)
         account, size = self.network.account, len(out) * node.width or train_bytes(out)

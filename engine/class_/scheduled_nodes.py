@@ -22,7 +22,7 @@ from scheduler.operators.scheduler import OperatorScheduler
 # Cost and selectivity assumed for an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
 # Cost and selectivity assumed for panes before they have run.
-# Selectivity 0.5 would be too high, because few tuples close a window: it means half a call of every window per tuple.
+# With selectivity 0.5, each tuple would seem to cause half a call of every window behind the panes, which is far too much.
 FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-9)
 # Value of `_removals` if there is no scheduler yet, or if the scheduler is outdated.
 NEVER = -1
@@ -45,7 +45,7 @@ class ScheduledNodes:
         self._network, self._values = network, values
         self._places: dict[int, int] = {}
         self._removals = NEVER
-        # Numbers of the sources that meet in a join or a union, by the number of each of them; a source's own number is included.
+        # For each source that meets other sources in a join or a union: its own number, and the numbers of these other sources.
         self._meeting: dict[int, tuple[int, ...]] = {}
         self._scheduler: OperatorScheduler | None = None
 
@@ -207,7 +207,10 @@ class ScheduledNodes:
             scheduler.ready(place, head)
 
     def _heads(self, start: int) -> Iterator[tuple[int, float, int]]:
-        """Yield number, arrival time of the oldest tuple and count of tuples for each operator with input, from number `start` on."""
+        """Yield three values for each operator with input, from number `start` on.
+
+        The values are the operator's number, the arrival time of its oldest tuple, and the number of its queued tuples.
+        """
         for place, node in enumerate(self.nodes[start:], start):
             if node.queue:
                 yield place, queue_head(node, moved_at(node.queue[0])), node.tuples
@@ -240,7 +243,7 @@ def moved_at(train: Train) -> float:
 
 
 def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
-    """Return groups of at least two sources; the tuples of a group's sources meet in a join or a union."""
+    """Return groups of sources that meet in a join or a union; each group has at least two sources."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
     while (

@@ -54,7 +54,7 @@ class StateAccount:
         return 4 * self.state > 3 * self.state_limit or 4 * self.groups > 3 * self.limits.groups
 
     def make_room(self) -> None:
-        """Let every operator remove the keys of which the operator holds no tuples any more."""
+        """Let every operator of the class remove the keys for which it holds no tuples."""
         for holding in self.holdings.values():
             holding.compact()
 
@@ -87,7 +87,7 @@ class Holding:
         self.state = size
 
     def release(self) -> None:
-        """Remove everything that the operator held from the account."""
+        """Subtract everything that the operator holds from the account."""
         self.set_keys(0, 0)
         self.set_state(0)
         self._account.holdings.pop(id(self), None)
@@ -121,7 +121,10 @@ class Holding:
         return len(index) + max(0, min(groups, room))
 
     def admitted(self, train: Train, more: int = 0) -> Train:
-        """Return the first tuples of a train, as many as fit, each with its columns and `more` bytes; count the others as refused."""
+        """Return the first tuples of a train, as many as there is room for; count the other tuples as refused.
+
+        Each tuple takes the bytes of its columns and `more` bytes.
+        """
         size = train_bytes(train) + more * len(train)
         if size <= self.room:
             return train

@@ -66,7 +66,10 @@ class KeyIndex:
         self._size = len(self._keys)
 
     def codes(self, columns: Sequence[Values], most: int | None = None) -> Codes:
-        """Return the code of each tuple's key; new keys get new codes until there are `most` keys, and then NO_CODE."""
+        """Return the code of each tuple's key; a new key gets a new code.
+
+        If there are `most` keys already, a new key gets NO_CODE.
+        """
         self.refused = False
         if not self._types:
             self._size = 1

@@ -1,8 +1,8 @@
-"""Sketches for approximate aggregates: panes keep them, in bounded memory, instead of every value.
+"""Sketches for approximate aggregates: panes keep sketches, in bounded memory, instead of every value. There are three kinds.
 
-    distinct    HyperLogLog of 2^12 registers (Apache DataSketches): standard error 1.6%
-    quantile    counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019): error at most 1% of the value
-    frequent    768 counters (Apache DataSketches' frequent items, after Misra and Gries): error 0.35% of the tuples
+    distinct: HyperLogLog of 2^12 registers (Apache DataSketches), with a standard error of 1.6%.
+    quantile: counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019), with an error of at most 1% of the value.
+    frequent: 768 counters (Apache DataSketches' frequent items, after Misra and Gries), with an error of 0.35% of the tuples.
 
 Numbered properties:
 1. The answers of `distinct` and `quantile` depend on the values only: not on their order, on how they are divided

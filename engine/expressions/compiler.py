@@ -57,7 +57,7 @@ BUILDERS: dict[str, Build] = {
 
 
 class RowFailures:
-    """Rows of a train that failed, counted by the first reason of each."""
+    """Rows of a train that failed; each row is counted with the reason of its first failure."""
 
     __slots__ = ("counts", "rows")
 
@@ -293,7 +293,8 @@ class Compiler:
         if any(node.is_null for node in nodes):
             return null_node(type_, nodes)
         constant = all(node.constant for node in nodes)
-        # Kernels need a column. If all arguments are constants, the first becomes a column of one row, and `folded` unpacks the result.
+        # Kernels need a column: if all arguments are constants, the first argument becomes a column of one row.
+        # The call of `folded` later makes a constant of that row.
         arguments = [
             Argument(node.type, node.constant and not (constant and place == 0), node.value)
             for place, node in enumerate(nodes)

@@ -115,7 +115,10 @@ ALIASES = {
 
 
 def resolve(name: str, arguments: Types) -> Signature:
-    """Return the signature of a function, a name of RULES or ALIASES, for these argument types; raise WrongArguments if none fits."""
+    """Return the signature of a function for these argument types; raise WrongArguments if no signature fits.
+
+    The name of the function must be a name of RULES or ALIASES.
+    """
     canonical = ALIASES.get(name, name)
     return RULES[canonical](canonical, arguments)
 
@@ -371,7 +374,10 @@ def nullif(name: str, types: Types) -> Signature:
 
 
 def fixed(wanted: tuple[DataType, ...], result: DataType, optional: int = 0) -> Rule:
-    """Return a rule for fixed argument types; callers can omit the last `optional` arguments, and int32 is cast to int64."""
+    """Return a rule for functions with fixed argument types.
+
+    Callers can omit the last `optional` arguments. An int32 argument is cast to int64 if the rule wants int64.
+    """
     said = ", ".join(map(str, wanted)) + (f" (the last {optional} can be left out)" if optional else "")
 
     def rule(name: str, types: Types) -> Signature:

@@ -55,15 +55,15 @@ class AnswerQuality:
         # The arrival time of the first input that led to an answer is not known yet; `_measure` sets this time.
         self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
-        self.slowdown = 0.0  # Sum of slowdowns; `_slowed` is the number of answers in this sum
+        self.slowdown = 0.0  # Sum of the slowdowns of answers
         # Sum of the response times of all answers, and sum of the response times of the first `_slowed` answers.
         self._response_s = self._slowed_s = 0.0
-        self._slowed = 0  # Number of answers with slowdowns in the sum `slowdown`
+        self._slowed = 0  # Number of answers in the sums `slowdown` and `_slowed_s`
         # Arrival, departure and number of tuples of each train with a single arrival time that is still to be measured.
         self._waiting: list[tuple[float, float, int]] = []
 
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
-        """Count answers that are delivered now; `arrival` has the arrival time of the tuple that caused each."""
+        """Count answers that are delivered now; `arrival` has, for each answer, the arrival time of the tuple that caused it."""
         if self.tardiness is not None and self.slack_s is not None:
             if is_same(arrival):
                 self.tardiness.add_same(now - float(arrival[0]), self.slack_s(), len(arrival))

@@ -57,5 +57,5 @@ class AnswerValues:
 
 
 def urgency(graph: UtilityGraph) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
-    """Return a sort key for graphs: the deadline, then the points, so that every process has one order."""
+    """Return a sort key for graphs: the deadline, then the points. Graphs then have one order in all processes."""
     return graph.deadline_s, graph.latencies_s, graph.utilities

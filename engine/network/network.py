@@ -71,7 +71,7 @@ class ClassNetwork:
         self.nodes: list[QueuedOperator] = []
         self._tables = {name.lower(): table for name, table in (tables or {}).items()}
         self.queries: dict[str, Query] = {}
-        # Number of changes after which the scheduler is built again: operators were removed, or slacks of windows changed.
+        # Number of changes that make a new scheduler necessary: removed operators, and changed slacks of windows.
         self.removals = 0
         self._found: dict[Hashable, tuple[QueuedOperator, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}

@@ -1,11 +1,11 @@
 """Symmetric joins of two streams: pairs of tuples with equal keys and a limited distance in event time.
 
-    in: tuples of one side                  out: pairs of these tuples with stored tuples of the other side
-
 Each side stores a tuple for as long as later tuples of the other side can match it. A pair is found once, when the
 later of its two tuples is processed, and carries the arrival time of that tuple. Each side is an operator with its own
 cost, selectivity and priority; both operators share one `JoinState`. A pair for which the condition fails (an overflow, an
 impossible cast) is left out and counted with its reason.
+
+    in: tuples of one side                  out: pairs of these tuples with stored tuples of the other side
 """
 
 from __future__ import annotations

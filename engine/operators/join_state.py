@@ -26,7 +26,7 @@ Times = npt.NDArray[np.int64]
 ROOM_MIN = 1024
 # Maximum number of stored tuples that are searched without an index: for so few tuples, sorting the probing tuples is faster.
 SCANNED_MAX = 16_384
-# An index is built once searches without it have compared SCANS times as many tuples as the index would hold.
+# An index is built once searches without an index have compared SCANS times as many tuples as the index would hold.
 SCANS = 4
 # Number of tuples that `forget` checks together at first; each further check takes twice as many.
 STRIDE = 1024
@@ -125,7 +125,7 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # Number of tuples scanned since the last index was built
+        self._scanned = 0  # Number of tuples compared without the index since it was built
         self.refused = 0  # Number of pairs left out because a train would have had more than PAIRS_MAX pairs
         self._latest = -np.inf  # Latest arrival time of all tuples
         self._floor = NO_PROGRESS

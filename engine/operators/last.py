@@ -1,11 +1,11 @@
 """Lookup join: joins each tuple with the newest row of another stream that has an equal key and no later event time.
 
-    in: tuples that look up                 out: each tuple with its row; outer join: also tuples without a row
-    in: rows of the stream                  out: the tuples that waited for these rows, with their rows
-
 Two operators share one `LookUp`. A tuple of time t finds the row of its key with the largest time ≤ t; if several rows
 have this time, it finds the row that arrived last. So a tuple waits until the stream's watermark has passed t. Which row
 it finds depends neither on trains nor on how the two streams interleave.
+
+    in: tuples that look up                 out: each tuple with its row; outer join: also tuples without a row
+    in: rows of the stream                  out: the tuples that waited for these rows, with their rows
 
 | kept | how long |
 |---|---|
@@ -182,7 +182,7 @@ class LastRows:
         self._sort()
         passed = self._times <= self._horizon
         codes, times, places = self._codes[passed], self._times[passed], self._places[passed]
-        # Of the passed rows of each key, only the last can replace the stored row, which may have a later time.
+        # The newest row of a key replaces the stored row of this key, unless the stored row has a later time.
         last = np.append(codes[1:] != codes[:-1], True)
         codes, times, places = codes[last], times[last], places[last]
         newer = times >= self._at.take(codes)

@@ -1,11 +1,11 @@
 """Windows of a fixed number of tuples. One operator numbers a stream's tuples; each query has another operator, which closes its windows.
 
+An operator between these two, such as a filter or a join with a table, does not change which numbers a window covers: tuples
+that a filter drops still count towards the window's length. A window in which no tuple is left emits no row.
+
     NumberOperator      in: tuples                     out: tuples with numbers; the watermark is their count
     RowWindowOperator   in: numbered tuples            out: (keys…, aggregates…) of the last `rows` tuples, after every
                                                        `slide` tuples
-
-An operator between these two, such as a filter or a join with a table, does not change which numbers a window covers: tuples
-that a filter drops still count towards the window's length. A window in which no tuple is left emits no row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Filter and projection in one operator.
-
-    in: tuples                              out: values of the expressions, for tuples that satisfy the condition
+"""Filter and projection in one operator: for each tuple that satisfies the condition, the values of the expressions.
 
 A tuple for which an expression fails (an overflow, an impossible cast) is left out and counted with its reason.
 """

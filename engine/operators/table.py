@@ -1,7 +1,6 @@
-"""Join with a static table.
+"""Join with a static table: emits each tuple with every row of the table that has an equal key.
 
-in: tuples                              out: each tuple with every table row of equal key
-                                        outer join: also the tuples without a matching row
+An outer join also emits the tuples without a matching row.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sliding windows of event time: one operator adds trains to panes; each query has another operator, which closes its windows.
 
-    in: tuples, watermarks                  out: (window_start, window_end, keys…, aggregates…) at each window's end
-
 A window [end − range, end) closes when event time is complete up to `end`. It emits a row for every group that has a
 tuple in it. Windows end at multiples of the slide, or with SLIDE AT MOST at times that a schedule chooses
 (`engine.windows.window_schedule`).
+
+    in: tuples, watermarks                  out: (window_start, window_end, keys…, aggregates…) at each window's end
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Equivalent plans of one query: plans that give the same answers with different operators.
 
-A condition is tested before a join (select first), or on the pairs of the join (select after the join):
+A condition can be tested before a join, which keeps tuples out of the join's state, or only on the pairs of the join.
+Queries can share operators, or each query can have operators of its own. The names of these alternatives are:
 
     select first            join(filter(a), filter(b))          filters keep tuples out of the join's state
     select after the join   join(a, b) where …                  conditions are tested on pairs only, as part of the join
@@ -71,7 +72,7 @@ def arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, o
 
 
 def selected_after(plan: Plan) -> Plan:
-    """Return an inner join with the filters of its sides moved into its residual condition; other plans unchanged."""
+    """Return an inner join with the filters of its sides moved into its residual condition; return any other plan unchanged."""
     match plan:
         case IntervalJoin() | WindowJoin():
             (left, on_left), (right, on_right) = freed(plan.left), freed(plan.right)

@@ -43,14 +43,14 @@ from engine.plan.plan import (
 from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
 from engine.sql.terms.normal_form import all_of, key
 
-# Provisional column numbers of keys and of aggregates begin here; 0 and 1 stand for window_start and window_end.
+# First provisional column number of a key, and of an aggregate; the numbers 0 and 1 stand for window_start and window_end.
 FIRST_KEY = 2
 FIRST_AGGREGATE = 1_000_000
 
 
 @dataclass(frozen=True)
 class WantedAggregate:
-    """Aggregate that a query asks for, without the position of its argument, which is an expression below the window."""
+    """Aggregate that a query asks for; its argument is still an expression, not yet the position of a column."""
 
     aggregate: Aggregate
     argument: Expression | None

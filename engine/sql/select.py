@@ -1,11 +1,8 @@
 """Turns the tree of a query into its plan: SELECT, GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries.
 
-The parts of a query become these parts of its plan:
-
-FROM and WHERE        joins.py
-aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
-HAVING                a filter above the WindowAggregate
-SELECT                a projection on top, unless it would change nothing
+`joins.py` plans FROM and WHERE. `group_by.py` plans keys and aggregates as a WindowAggregate, with a projection below if
+keys or arguments are computed. HAVING becomes a filter above the WindowAggregate. SELECT becomes a projection on top of
+the plan, unless this projection would change nothing.
 """
 
 from __future__ import annotations

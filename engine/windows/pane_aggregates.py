@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# Number that is subtracted from the count n (n or n - 1 is the divisor), and True for a standard deviation, which is a square root.
+# Divisor and kind of each aggregate: the number that is subtracted from n in the divisor, and True for a standard deviation.
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),

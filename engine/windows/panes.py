@@ -277,7 +277,10 @@ class PaneStore:
     def _fitting(
         self, pane: Pane, sizes: Sizes, codes: Codes, columns: Sequence[Values]
     ) -> tuple[int, Places]:
-        """Return the number of groups and the positions of the tuples that fit into the pane; count the other tuples as refused."""
+        """Return the number of groups for which the pane has room, and the positions of the tuples that fit into the pane.
+
+        All other tuples are counted as refused.
+        """
         holding = self.holding
         places = np.flatnonzero(codes >= 0)
         if len(places) < len(codes):

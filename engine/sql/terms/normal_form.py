@@ -146,7 +146,10 @@ def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Express
 
 
 def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
-    """Return x and the constants of x = 1 or x IN (1, 2) under OR; of x <> 1 or NOT x IN (1, 2) under AND; otherwise None."""
+    """Return x and the list of constants to which the condition compares x; None for any other condition.
+
+    Under OR, the condition is x = 1 or x IN (1, 2). Under AND, the condition is x <> 1 or NOT x IN (1, 2).
+    """
     if function == "and":
         match condition:
             case Call("not_equal" | "not", (_, *_)):

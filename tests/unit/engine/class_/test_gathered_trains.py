@@ -116,7 +116,7 @@ def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() 
     st.lists(st.integers(1, 12), max_size=4),
 )
 def test_kept_fractions_account_for_dropped_tuples(sizes: list[tuple[int, float]], drops: list[int]) -> None:
-    """Check that the remaining trains stand for the whole input, whichever tuples were dropped."""
+    """Check that the remaining trains stand for the whole input by their kept fractions, whichever tuples were dropped."""
     node = source()
     for size, kept in sizes:
         node.enqueue(train(0, size, kept=kept))
