@@ -35,7 +35,7 @@ class AnswerTimes:
         self.recent = ResponseStatistics(self.target_s)
 
     def notice(self, alone: Mapping[str, Alone]) -> None:
-        """Begin new statistics that include slowdowns; `alone` has the ideal cost of each query's answers."""
+        """Begin new statistics that include slowdowns; `alone` has the ideal cost of each query's answers, which slowdowns need."""
         self.noticed = ResponseStatistics(self.target_s)
         self._alone = alone
 

@@ -152,7 +152,10 @@ class CommitReplay:
         self._following.clear()
 
     def reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
-        """Queue the tuples of a batch that the door let in during the first run, except for the first `done` of these tuples."""
+        """Queue the tuples of a batch that the door let in during the first run.
+
+        The first `done` of these tuples are left out, because they were already taken or dropped.
+        """
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
         if not left:

@@ -410,7 +410,7 @@ class HostedClass(RunListener):
         self._buffer.add(answer)
 
     def _give_repeated(self, now: float) -> None:
-        """Deliver the answers of repeated steps that no commit contains, because the first run did not deliver these answers."""
+        """Deliver those answers of repeated steps that are in no commit, because the first run did not deliver these answers."""
         repeated, self._buffer.repeated = self._buffer.repeated, []
         for answer in repeated:
             self.runner.answers.quality[answer.query].answered(answer.train.arrival, now)

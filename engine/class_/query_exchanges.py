@@ -135,5 +135,5 @@ class QueryExchanges:
             begun = [time_us for time_us in reached if time_us is not None]
             self.waiting[name] = max(begun) + wait if begun else 0
             if not wait or not begun:
-                # The operators of the first plan hold no state that the second plan lacks.
+                # The plan is replaced at once if the second plan needs no state, or if no stream of the query has an event time yet.
                 self.exchange(name)

@@ -267,7 +267,10 @@ def rank_of(text: str, type_: DataType | None) -> Any:
 
 
 def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[Array, Array]:
-    """Return for each group the value of rank ⌊`part`·(n − 1)⌋ of n values, within 1%, and a mask of the groups that have values."""
+    """Return two arrays: for each group, the value of rank ⌊`part`·(n − 1)⌋ of its n values, and True if the group has values.
+
+    The error of each value is at most 1%.
+    """
     places, counts = sketches.summed()
     upto = np.cumsum(counts)
     starts, ends = (np.searchsorted(places, (groups + more) * BINS) for more in (0, 1))

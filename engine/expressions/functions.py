@@ -413,7 +413,7 @@ RULES: dict[str, Rule] = {
     "round": round_,
     **dict.fromkeys(("floor", "ceil"), rounding),
     **dict.fromkeys(("sqrt", "exp", "ln", "log2"), floats(1)),
-    "log10": floats(1, 2),  # With two arguments: log(base, x)
+    "log10": floats(1, 2),  # With two arguments, log10 is the SQL function log(base, x)
     "power": floats(2),
     **dict.fromkeys(MIRRORED, comparison),
     "in": membership,

@@ -31,7 +31,10 @@ def connected(
     combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
     decided: Callable[[logic.Booleans], Mask],
 ) -> CompiledTerm:
-    """Return a term for AND or OR; in rows where an operand has the decisive value, the later operands are not needed."""
+    """Return a term for AND or OR; `decisive` is the operand that decides the result: false for AND, true for OR.
+
+    If an operand decides the result of a row, the row does not need the later operands.
+    """
     needed: list[CompiledTerm] = []
     for node in nodes:
         needed.append(node)

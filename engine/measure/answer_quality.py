@@ -48,7 +48,7 @@ class AnswerQuality:
         For a query with a window, `slack_s` returns how many seconds after its cause an answer may leave without being late.
         """
         self.weight = weight  # Weight of the query's staleness, compared with other queries
-        self.slack_s = slack_s  # Function that is replaced if other operators emit the query's answers
+        self.slack_s = slack_s  # Function that returns the seconds after which an answer is late
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)

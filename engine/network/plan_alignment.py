@@ -29,7 +29,7 @@ from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs, walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.plan.plan_rewrites import arranged
 
-# An exchange of plans that takes more than 300 s of event time is not considered, because both plans run meanwhile.
+# Exchanges of plans that would take more than 300 s of event time are not made, because both plans run until the exchange.
 WAIT_MAX_US = 300_000_000
 
 

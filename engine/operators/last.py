@@ -269,7 +269,10 @@ class LookUp:
         return self._hear_rows_mark(upto, (Moment(upto, now),))
 
     def overdue(self, before: float) -> int | None:
-        """Return the time up to which `release` answers all tuples that arrived by `before`; None if no such tuple waits."""
+        """Return the event time in µs with which `release` answers all waiting tuples that arrived by `before`.
+
+        Return None if no such tuple waits.
+        """
         latest = [
             int(in_us(train, self._time).max()) + 1
             for train in self.waiting

@@ -56,7 +56,10 @@ class SelectOperator(Stateless):
         return train
 
     def _late(self, late: LateRows) -> LateRows | None:
-        """Return the late rows that satisfy the condition, or None; late rows for which an expression fails are not counted as failed."""
+        """Return the late rows that satisfy the condition, or None.
+
+        A late row for which an expression fails is left out, but not counted as failed.
+        """
         if self._condition is not None:
             failures = RowFailures()
             mask, failed = self._condition(late.as_train(), failures), failures.rows

@@ -155,7 +155,8 @@ class WindowOperator:
         missing = self._store.missed(start, end)
         offered = whole.offered + missing.rows
         kept = whole.tuples / offered if offered else 1.0
-        # SCALED aggregates count dropped rows, which are assumed to be like the kept rows, but they do not count late rows.
+        # SCALED aggregates count dropped rows: these rows are assumed to be like the kept rows.
+        # SCALED aggregates do not count late rows.
         each = 1 + missing.dropped / whole.offered if whole.offered else 1.0
         results = [answered(aggregate, whole, groups, rows, each) for aggregate in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))

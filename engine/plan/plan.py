@@ -167,8 +167,8 @@ class Filter:
 class Numbered:
     """Plan that adds a column with the number of each tuple, in the order of arrival.
 
-    That column is the event time of all nodes above, up to a window of rows. A filter between them removes tuples from
-    the window but does not change which numbers the window spans.
+    Plans that read this plan use that column as event time, up to a window of rows. A filter before that window removes
+    tuples from the window, but does not change which numbers the window spans.
     """
 
     input: Plan

@@ -46,7 +46,10 @@ def default_name(node: exp.Expr, place: int) -> str:
 
 
 def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expression]) -> tuple[Named, ...]:
-    """Return the columns with distinct names; a name that the user wrote stays, and any other name that is taken gets a number."""
+    """Return the columns with distinct names.
+
+    A name that the user wrote does not change. Any other name gets a number if a column with this name exists already.
+    """
     taken: set[str] = set()
     for item in items:
         if item.given and item.name.lower() in taken:

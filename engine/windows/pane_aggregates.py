@@ -121,9 +121,10 @@ def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each:
 
 
 def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> Values:
-    """Return what a count or sum would be without shedding, as an estimate, or the standard error of that estimate.
+    """Return an estimate of a count or sum without shedding, or the standard error of such an estimate.
 
-    The error uses, with f for `each`: Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
+    The square of the error is a sum over the tuples x, with f for `each`. A tuple stands for e tuples before shedding:
+    Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
     """
     data = measured(pane, estimate_of(aggregate), groups, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):

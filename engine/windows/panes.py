@@ -38,7 +38,7 @@ HALF, LOWER = 32, (1 << 32) - 1
 PANE_BYTES = 1000
 # Bytes that Python uses for one count of missing rows; there is one per pane and window end.
 MISSED_BYTES = 200
-# Bytes that each kept value takes in addition: its group code and its time.
+# Bytes that a pane uses for each stored value besides the value itself: for its group code and its time.
 LISTED_BYTES = 16
 # Number of tuples before shedding that a tuple stands for: one number for all tuples, or an array with a number for each.
 Each = float | Array
@@ -468,13 +468,13 @@ def add_sum(state: Array, codes: Codes, data: Array) -> None:
 
 
 def whole_sum(halves: Array) -> tuple[Array, Array]:
-    """Return the sums of the two halves, and a mask of the sums that fit into int64."""
+    """Return the integer sums that are stored as two halves of 32 bits, and a mask of the sums that fit into int64."""
     high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
     return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
 
 
 def approximate_sum(halves: Array) -> Array:
-    """Return the sums of the two halves as floats, which can hold any sum."""
+    """Return the integer sums that are stored as two halves of 32 bits, as floats, which can hold any sum."""
     sums: Array = halves[0] * float(1 << HALF) + halves[1]
     return sums
 

@@ -170,7 +170,8 @@ NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
-    # Arrow and Weir read these notations alike. Integers with more digits may be out of range, so Python reads them.
+    # Numbers in these simple notations are parsed by Arrow, all others by Python.
+    # An integer with more digits than these may be out of range.
     TypeKind.INT32: r"^-?[0-9]{1,9}$",
     TypeKind.INT64: r"^-?[0-9]{1,18}$",
     TypeKind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",

@@ -130,9 +130,8 @@ def test_overdue_lookups_are_answered_with_the_available_rows() -> None:
     run.runner.release("q0", 3_000_001, run.now)
     run.step(10**6)
     assert run.rows("q0") == [(1, "a", 10), (2, "a", 10)]
-    offer(
-        run, "t", {"at": 2, "k": 1, "n": 11}
-    )  # This row is too old for the answered lookups, but in time for later lookups.
+    # A row that is too old for the answered lookups is found by later lookups.
+    offer(run, "t", {"at": 2, "k": 1, "n": 11})
     offer(run, "s", {"at": 4, "id": 3, "k": 1})
     run.finish()
     assert run.rows("q0")[2:] == [(3, "a", 11)]
