@@ -147,7 +147,7 @@ class ClassRunner:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            # The door limits the length of a source's queue.
+            # The queue needs no check of its length, because the door limits the length of a source's queue.
             self._enqueue(node, train, float(train.arrival[0]))
 
     def advance(self, stream: str, time: int, now: float) -> None:
@@ -208,7 +208,7 @@ class ClassRunner:
                 if not self.settle(now()):
                     break
                 if scheduled.current() is not scheduler or len(scheduled.nodes) != count or not node.queue:
-                    # Queries were added or removed at the settle point, so queues and operators may have changed.
+                    # The settle point may have added or removed queries, so the queues and the operators are read again.
                     scheduler = scheduled.current()
                     nodes, count = scheduled.nodes, len(scheduled.nodes)
                     continue
@@ -220,7 +220,7 @@ class ClassRunner:
             tuples, answers = self._step(
                 scheduler, number, node=node, most=self.train_max, now=now, upto=upto
             )
-            # One reading of the clock ends a step and begins the next step, so that all time between steps is counted.
+            # One reading of the clock ends the measurement of a call and begins that of the next call, so that all time is counted.
             done = cpu()
             worked = max(1, tuples)
             if node.timed:

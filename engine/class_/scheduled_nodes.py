@@ -246,9 +246,7 @@ def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
     """Return groups of sources that meet in a join or a union; each group has at least two sources."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
-    while (
-        changed
-    ):  # The loop ends after few passes, because each operator comes after the operators that feed it
+    while changed:  # Few passes are enough, because each operator comes after the operators that feed it
         changed = False
         for node in nodes:
             together = [node, *node.downstream, *([node.partner] if node.partner else [])]

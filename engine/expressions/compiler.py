@@ -294,7 +294,7 @@ class Compiler:
             return null_node(type_, nodes)
         constant = all(node.constant for node in nodes)
         # Kernels need a column: if all arguments are constants, the first argument becomes a column of one row.
-        # The call of `folded` later makes a constant of that row.
+        # `folded` then turns the result, a column of one row, into a constant again.
         arguments = [
             Argument(node.type, node.constant and not (constant and place == 0), node.value)
             for place, node in enumerate(nodes)

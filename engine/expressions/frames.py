@@ -26,7 +26,7 @@ class Frame:
         self.columns = train.columns
         self.rows = len(train.arrival)
         self.shared: list[Any] = [None] * slots
-        # Mask of the rows that need the part that is being computed; None if all rows need that part.
+        # Mask of the rows that need the part of an expression that is being computed; None if all rows need this part.
         self.guard: Mask | None = None
         self.failed: list[tuple[Mask, str]] = []
 

@@ -134,7 +134,7 @@ def common_type(types: Types) -> DataType | None:
     """Return the type to which values of all these types can be cast (branches of CASE, inputs of UNION), or None."""
     types_given = [type_ for type_ in types if type_ is not None]
     if not types_given:
-        return INT32  # DuckDB also uses int32 if all values are NULL
+        return INT32  # If all values are NULL, the type is int32, as in DuckDB
     first = types_given[0]
     if all(given_type == first for given_type in types_given):
         return first

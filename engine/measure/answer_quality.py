@@ -59,7 +59,7 @@ class AnswerQuality:
         # Sum of the response times of all answers, and sum of the response times of the first `_slowed` answers.
         self._response_s = self._slowed_s = 0.0
         self._slowed = 0  # Number of answers in the sums `slowdown` and `_slowed_s`
-        # Arrival, departure and number of tuples of each train with a single arrival time that is still to be measured.
+        # Trains that are still to be measured and have one arrival time: arrival time, delivery time, and number of answers.
         self._waiting: list[tuple[float, float, int]] = []
 
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:

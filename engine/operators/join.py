@@ -190,7 +190,7 @@ class JoinSideOperator(Progressive):
             return None
         halves = tuple([column.take(mine) for column in train.columns]), other.take(theirs)
         columns = (*halves[0], *halves[1]) if self._side == 0 else (*halves[1], *halves[0])
-        # A pair arrives with the later of its two tuples.
+        # The arrival time of a pair is the arrival time of the later of its two tuples.
         arrival = other.arrivals(theirs, taken(train.arrival, mine))
         pairs = Train(columns, arrival, min(train.kept, other.kept(theirs)))
         if self._residual is None:

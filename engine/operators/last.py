@@ -249,7 +249,7 @@ class LookUp:
                 ready = train.take(np.flatnonzero(self._times(train) < self.upto))
                 self._wait(train.take(early))
         out = self._answers(ready) if len(ready) else None
-        # Late rows are only counted as missing, so they need not wait: they get the rows that they find now.
+        # Late rows are only counted as missing, so they do not wait: they are joined with the rows that have arrived.
         late = train.late
         if late is not None:
             late = late.became(*self._looked_up(late.as_train(), Counter()))

@@ -116,7 +116,7 @@ class RowWindowOperator:
         self._recent = concatenated([self._recent, train], self._input)
         self._offered = np.concatenate([self._offered, np.full(len(train), stands_for(train.kept))])
         numbers = self._numbers()
-        if (numbers[1:] < numbers[:-1]).any():  # An outer join emits its unmatched tuples last
+        if (numbers[1:] < numbers[:-1]).any():  # An outer join emits its unmatched tuples after all pairs
             order = np.argsort(numbers, kind="stable")
             self._recent, self._offered = self._recent.take(order), self._offered.take(order)
 

@@ -19,7 +19,7 @@ def reads(query: Query) -> set[str]:
 
 
 def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
-    """Return the queries with these names and all queries that depend on them, readers first."""
+    """Return the queries with these names and all queries that read their answers; a query comes before the queries that it reads."""
     found: list[str] = []
     # Queries are in the order of their declaration, and a query reads only earlier queries.
     for name, query in queries.items():

@@ -49,9 +49,9 @@ from engine.plan.pruning import moved, pruned
 
 
 def arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """Return a plan by the settings, with neutral column names and with the plans of the queries that it reads.
+    """Return the plan rewritten by the settings, with neutral column names.
 
-    Operators that are not shared belong to the query `owner`.
+    The plans of other queries that the plan reads are inserted. Operators that are not shared belong to the query `owner`.
     """
     if isinstance(plan, QueryOutput):
         return arranged(queries[plan.query].plan, queries, settings, owner)

@@ -1,8 +1,8 @@
 """Plans FROM and WHERE: filters below joins, keys of joins, limits of the time distance, and the conditions that remain.
 
-A condition of WHERE or of an inner JOIN's ON is placed where it costs least:
+A condition of WHERE or of an inner JOIN's ON is placed where it costs least. A condition on one stream becomes a filter
+below the join. Conditions on both streams become part of the join:
 
-    on one stream only                          a filter below the join
     compares the times of both sides            limits the join's time distance: b.ts BETWEEN a.ts - … AND a.ts + …
     equates a value of each side                a key of the join
     any other condition                         the join's residual condition, tested for each pair
@@ -85,7 +85,7 @@ class Item:
 
     @property
     def place(self) -> exp.Expr:
-        """Part of the parsed text to which errors about the join of this item point."""
+        """Part of the parsed text that errors about this item's join point at."""
         return self.join or self.relation.node
 
     @property

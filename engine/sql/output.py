@@ -86,7 +86,10 @@ def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[N
 
 
 def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> Plan:
-    """Return a projection of the plan to these expressions under neutral names; the plan itself if these are just its columns."""
+    """Return a projection of the plan to these expressions, under neutral names.
+
+    If the expressions are just the columns of the plan, return the plan itself.
+    """
     columns = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
     place = time_place(plan, expressions, time)
     if list(expressions) == columns and (place is None or event_time(plan) == time):

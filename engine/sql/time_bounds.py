@@ -111,7 +111,7 @@ class TimeBounds:
         limit, unit = -difference.constant_us, self._unit_us()
         if kind is exp.LT:
             limit -= 1
-        # Times are whole units, so a limit between two units is rounded to the stricter unit.
+        # Times are whole units, so a limit that lies between two whole units is rounded to the stricter of the two.
         if (difference.left, difference.right) == (-1, 1):
             return Bound(high_us=limit // unit * unit)
         if (difference.left, difference.right) == (1, -1):

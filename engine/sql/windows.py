@@ -85,7 +85,7 @@ def told(length_us: int) -> str:
 
 
 def check_unit(text: Text, node: exp.Expr, window: TimeWindow, unit_us: int) -> None:
-    """Raise an error if the range or slide of a window is no multiple of the unit of the event time, for example of a millisecond."""
+    """Raise an error if RANGE or SLIDE is no multiple of the unit of the event time, for example RANGE 1 MICROSECOND with milliseconds."""
     for told, length_us in (("RANGE", window.range_us), ("SLIDE", window.slide_us)):
         if length_us % unit_us:
             what = f"{told} is not a multiple of {unit_us:,} µs, the unit of the event time"

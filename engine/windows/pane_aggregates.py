@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# Divisor and kind of each aggregate: the number that is subtracted from n in the divisor, and True for a standard deviation.
+# For each aggregate: the number that is subtracted from n in the divisor, and True for a standard deviation (a square root).
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),

@@ -522,7 +522,7 @@ def add_scaled_sum(state: Array, codes: Codes, data: Array, each: Each) -> None:
 
 
 def weighted(codes: Codes, data: Array | None, each: Each, size: int) -> Array:
-    """Return sums of the data by group, or counts without data; each value counts `each` times."""
+    """Return the sum of the values of each group, or the number of values without `data`; each value counts `each` times."""
     if isinstance(each, float):
         return np.bincount(codes, data, minlength=size) * each
     return np.bincount(codes, each if data is None else data * each, minlength=size)
@@ -565,7 +565,9 @@ START: dict[str, Callable[[int, Any], Array]] = {
     "sum": start_sum,
     "min": lambda size, kind: np.full(size, extreme(kind, largest=True), kind.numpy),
     "max": lambda size, kind: np.full(size, extreme(kind, largest=False), kind.numpy),
-    "moments": lambda size, _: np.zeros((3, size)),  # Count, mean and sum of squared deviations
+    "moments": lambda size, _: np.zeros(
+        (3, size)
+    ),  # Three rows per group: count, mean, sum of squared deviations
     "scaled sum": lambda size, kind: start_sum(size, kind).astype(np.float64),
     **dict.fromkeys(
         ("scaled rows", "scaled count", "error rows", "error count", "error sum", "norm"),

@@ -280,7 +280,7 @@ class Ticking:
     [
         "SELECT id, x FROM s WHERE k = 1",
         "SELECT a.id, b.id AS other FROM s [RANGE 5 SECONDS] a JOIN t [RANGE 5 SECONDS] b ON a.k = b.k",
-        # One side of the join passes through more operators.
+        # Tuples of one side of the join pass through more operators than tuples of the other side.
         "SELECT a.id, b.id AS other FROM (SELECT id, ts, k + 1 AS k FROM s WHERE id >= 0) [RANGE 5 SECONDS] a"
         " JOIN t [RANGE 5 SECONDS] b ON a.k = b.k + 1",
     ],

@@ -32,7 +32,7 @@ SLIDES = (1, 2, 3, 4, 5, 6)
 # No sum of these costs is a whole second, so that no result leaves exactly at its deadline.
 COSTS = tuple(parts / 64 + 2**-14 for parts in (1, 2, 3, 5, 8, 13, 21, 32))
 TINY_S = 1e-9
-# Tuples per second, equal to the maximum train, so that the tuples of a second are one train.
+# Number of tuples per second: as many as the longest train has, so that the tuples of a second are one train.
 TUPLES = 100
 
 

@@ -207,7 +207,7 @@ REFUSED = {
     "SELECT v.a FROM (VALUES (1), (2)) AS v(a)": "line 1, column 18: a list of rows (VALUES) is not supported in FROM (got 'VALUES')\n  hint: put the rows into a static table and join it: `SELECT a.x, b.name FROM s a JOIN t b ON a.k = b.k`; for a few values write `SELECT x FROM s WHERE k IN (1, 2)`",
     # SELECT 1
     "SELECT 1": "line 1, column 8: a continuous query must read a stream, but this query has no FROM\n  hint: SELECT … FROM stream",
-    # -- further statements of the same kinds as the statements before
+    # -- further statements of other SQL systems
     "SELECT IF(ok, 1) AS x FROM clicks": "line 1, column 16: IF needs 3 arguments: a condition and two values (got 2)\n  hint: `IF(x > 0, 'up', 'down')`",
     "SELECT COUNT_IF(amount) AS n FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: count_if takes a condition, but this is float64 (got 'amount')\n  hint: `COUNT_IF(x > 0)`",
     "SELECT BOOL_AND(DISTINCT page) AS n FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: bool_and takes a condition, but this is string (got 'page')\n  hint: `BOOL_AND(x > 0)`",
