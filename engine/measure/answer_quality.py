@@ -55,10 +55,10 @@ class AnswerQuality:
         # The arrival time of the first input that led to an answer is not known yet; `_measure` sets this time.
         self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
-        self.slowdown = 0.0  # Sum of the slowdowns of answers
-        # Sum of the response times of all answers, and sum of the response times of the first `_slowed` answers.
+        self.slowdown = 0.0  # Sum of the slowdowns of all answers up to the last call of `slowed`
+        # Sum of the response times of all measured answers, and that sum at the last call of `slowed`.
         self._response_s = self._slowed_s = 0.0
-        self._slowed = 0  # Number of answers in the sums `slowdown` and `_slowed_s`
+        self._slowed = 0  # Number of answers up to the last call of `slowed`
         # Trains that are still to be measured and have one arrival time: arrival time, delivery time, and number of answers.
         self._waiting: list[tuple[float, float, int]] = []
 

@@ -1,4 +1,4 @@
-"""Interface of an operator.
+"""Interface of an operator, which takes a train of tuples and returns a train of results, or None.
 
 A result carries the arrival time of the tuple that caused it. The progress of event time (`train.watermark` and its
 `causes`) is passed on even when every tuple is filtered out. An operator has three methods:

@@ -59,9 +59,8 @@ class SourceOperator:
 
     def missing(self, dropped: LateRows) -> LateRows:
         """Return the dropped rows that have an event time, as late rows.
-        Each row carries the current watermark, from which windows see whether they still count the row.
 
-        Each row carries the current watermark, as if the row had arrived after that watermark.
+        Each row carries the current watermark, from which windows see whether they still count the row.
         """
         if self._time is None:
             return dropped

@@ -85,7 +85,7 @@ class Item:
 
     @property
     def place(self) -> exp.Expr:
-        """Part of the parsed text that errors about this item's join point at."""
+        """Part of the parsed text to which an error points if it is about the join of this item."""
         return self.join or self.relation.node
 
     @property

@@ -37,7 +37,7 @@ class Relation:
     """Event time; its `place` is a position among the columns of the plan, not among `columns`."""
     last: tuple[int, ...] = ()
     """Positions in the plan of the key columns of [LAST BY …]; empty without that clause."""
-    # Part of the parsed text that errors about this relation point at.
+    # Part of the parsed text to which an error about this relation points.
     node: exp.Expr = field(default_factory=exp.Null, compare=False)
 
     @property
