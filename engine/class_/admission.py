@@ -1,8 +1,8 @@
 """Checks of a declared class before it runs: its streams and queries can run, alone and together with other classes.
 
-    checked(declared)           check that streams parse, queries can be planned, and every stream that is read has the key column
-    runnable(declared)          return the class with the queries that can be planned, and the problem of each other query
-    check_together(classes)     check that all classes declare a stream alike, and that their minimum shares are possible
+    checked(declared): checks that streams parse, queries can be planned, and every stream that is read has the key column.
+    runnable(declared): returns the class with the queries that can be planned, and the problem of each refused query.
+    check_together(classes): checks that all classes declare a stream alike, and that their minimum shares are possible.
 
 Every refusal is an InvalidInput that names the class, the field, the value and a remedy.
 """
@@ -115,7 +115,7 @@ def checked(declared: LiveClass) -> CheckedClass:
 
 
 def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
-    """Return the class with the queries that can run, and for each other query the problem that keeps it from running."""
+    """Return the class with only those queries that can run, and the problem of each refused query by its name."""
     at = f"classes.{declared.name}"
     streams: dict[str, StreamSchema] = {}
     for place, sql in enumerate(declared.streams):
@@ -139,7 +139,7 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
     for name, sql in declared.queries.items():
         try:
             accepted = accepted.with_query(name, sql)
-        except Exception as problem:  # Even a defect of the planner must not affect other queries
+        except Exception as problem:  # The planner may raise any exception; other queries still run
             problems[name] = problem
     if problems:
         accepted = replace(accepted, declared=with_queries(declared, accepted.queries))
@@ -194,7 +194,7 @@ def check_key_types(one: CheckedClass) -> None:
 
 
 def check_together(classes: Sequence[CheckedClass]) -> None:
-    """Raise InvalidInput if these classes, which have different names, cannot run in one system."""
+    """Raise InvalidInput if these classes cannot run in one system; the classes have different names."""
     first: dict[str, tuple[str, StreamSchema]] = {}
     for class_ in classes:
         for stream in class_.streams.values():

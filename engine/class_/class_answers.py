@@ -12,7 +12,10 @@ Sink = Callable[[str, Train], None]
 
 
 class ClassAnswers:
-    """Delivers answers by calls of `sink(query, train)`; during a call, `counts[query]` is the sequence number of the train's first row."""
+    """Delivers answers by calls of `sink(query, train)`.
+
+    During a call, `counts[query]` is the sequence number of the first row of the train.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -33,14 +36,14 @@ class ClassAnswers:
         self.unsettled = [answer for answer in self.unsettled if answer[0] != name]
 
     def hand_out(self, now: float) -> None:
-        """Deliver all answers, at a settle point."""
+        """Deliver all answers that wait for a settle point; call this only at a settle point."""
         self.handed_out_at = now
         if self.unsettled:
             answers, self.unsettled = self.unsettled, []
             self._hand_out(answers, now)
 
     def hand_out_finished(self, inside: Iterable[QueuedOperator], now: float) -> bool:
-        """Deliver the answers of queries for which no operator of `inside` has queued input; return False if every query has queued input."""
+        """Deliver the answers of queries that have no queued input at the operators `inside`; return False if all queries have some."""
         finished = {query for query, _ in self.unsettled}
         for node in inside:
             if node.queue and not node.source:

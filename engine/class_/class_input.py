@@ -20,12 +20,12 @@ ENDED_MAX = 100
 
 
 class ClassInput:
-    """Queue and account of each stream that the class reads, and accounts of streams that the class has left."""
+    """Queue and account of each stream that the class reads, and accounts of streams that the class no longer reads."""
 
     def __init__(self, runner: ClassRunner, buffer: CommitBuffer) -> None:
         self.entrances: dict[str, Entrance] = {}
         self.ended: dict[str, TupleLedger] = {}
-        """Accounts of streams that the class has left, by stream, the oldest first."""
+        """Accounts of streams that the class no longer reads, by stream, the oldest first."""
         self.samples = Samples()
         self._runner, self._buffer = runner, buffer
         # Queued trains of streams that lost their last query, kept for a query that may be added in the same change.
@@ -39,7 +39,10 @@ class ClassInput:
         return self.entrances[stream]
 
     def end(self, stream: str) -> None:
-        """Stop reading a stream and keep its account; only the latest ENDED_MAX such accounts are kept."""
+        """Stop reading a stream, and keep its account.
+
+        Accounts are kept for only the last ENDED_MAX streams that the class has stopped reading.
+        """
         entrance = self.entrances.pop(stream, None)
         if entrance is not None:
             self.ended[stream] = entrance.ledger
@@ -75,7 +78,7 @@ class ClassInput:
         self._unread.pop(stream, None)
 
     def reader_goes(self, query: str) -> None:
-        """Keep queued trains, and count late tuples, of streams that only this query reads, before the query is removed."""
+        """Prepare to remove a query: for each stream that no other query reads, keep the queued trains and count the late tuples."""
         for stream, entrance in self.entrances.items():
             node = self._runner.network.source(stream)
             if node is not None and node.users <= {query}:
@@ -85,7 +88,7 @@ class ClassInput:
                     self._unread[stream] = tuple(node.queue)
 
     def reader_comes(self, stream: str) -> None:
-        """Queue the kept trains of a stream again, because an added query reads the stream."""
+        """Queue a stream's trains that `reader_goes` has kept, because an added query reads the stream."""
         self.open(stream)
         for train in self._unread.pop(stream, ()):
             self._runner.offer(stream, train)
@@ -104,7 +107,7 @@ class ClassInput:
             self.samples.add(piece.stream, piece.train)
 
     def queue(self, piece: Piece, upto: int) -> None:
-        """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to and with this batch."""
+        """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to the end of the batch."""
         if self._runner.network.source(piece.stream) is None:
             return
         self.entrances[piece.stream].let_in(piece, upto)
@@ -113,7 +116,10 @@ class ClassInput:
             self.evict(piece.stream, piece.evict)
 
     def took(self, stream: str, tuples: int) -> None:
-        """Account for tuples that a source operator has taken, and record the batches that begin with these tuples."""
+        """Account for tuples that a source operator has taken.
+
+        A batch is recorded as begun when the operator takes the first tuple of the batch.
+        """
         entrance = self.entrances[stream]
         entrance.ledger.delivered += tuples
         self._consume(entrance, tuples)
@@ -148,7 +154,7 @@ class ClassInput:
         return dropped
 
     def settle(self) -> None:
-        """Record the batches at the front of the queues that have no tuples, because the door let no tuple in."""
+        """Record the empty batches at the front of the queues: batches from which the door let no tuple in."""
         for entrance in self.entrances.values():
             if entrance.queued and not entrance.queued[0][1]:
                 self._consume(entrance, 0)
@@ -180,7 +186,10 @@ class ClassInput:
         return {stream: entrance.position.batch for stream, entrance in self.entrances.items()}
 
     def state(self) -> dict[str, tuple[TupleLedger, Position]]:
-        """Return each stream's account and position, leaving out batches that are not begun."""
+        """Return each stream's account and position.
+
+        The account leaves out batches of which no tuple was taken or dropped yet.
+        """
         state = {}
         for stream, entrance in self.entrances.items():
             node = self._runner.network.source(stream)
@@ -189,7 +198,10 @@ class ClassInput:
         return state
 
     def restore(self, stream: str, ledger: TupleLedger, position: Position) -> Entrance:
-        """Continue a stream at the position of a saved state; the caller queues the rest of a batch that was begun."""
+        """Continue a stream at the position of a saved state.
+
+        If a part of a batch was taken before the state was saved, the caller queues the rest of that batch.
+        """
         self.entrances[stream] = Entrance(ledger=ledger, next_batch=position.batch, rows=position.rows)
         node = self._runner.network.source(stream)
         if node is not None:

@@ -64,14 +64,14 @@ class ClassQueries:
         for name, sql in queries.items():
             try:
                 planned.append(plan_query(name, sql, catalog))
-            except Exception as problem:  # Even a defect of the planner must not affect other queries
+            except Exception as problem:  # The planner may raise any exception; other queries still run
                 self.refused[name] = sentence(problem)
             else:
                 catalog = catalog.with_query(planned[-1])
         return planned
 
     def plan_and_add(self, queries: Mapping[str, str]) -> None:
-        """Add the given queries, except for queries that cannot be planned over the present streams and queries."""
+        """Plan and add queries, except for queries that cannot be planned."""
         self.add_all(self.planned_all(queries, self._catalog))
 
     def add_all(self, planned: Sequence[Query]) -> list[str]:
@@ -116,7 +116,10 @@ class ClassQueries:
         self._catalog = SqlCatalog.of(streams=self.schemas.values()).with_queries(self.by_name.values())
 
     def set_streams(self, statements: Sequence[str]) -> None:
-        """Replace the streams that queries may read; the caller has removed all queries that read a changed stream."""
+        """Replace the streams that queries may read.
+
+        Before this call, the caller must remove all queries that read a changed stream.
+        """
         schemas = schemas_of(statements)
         for stream in changed_streams(self.schemas, schemas):
             self._input.end(stream)
@@ -124,7 +127,10 @@ class ClassQueries:
         self._catalog = SqlCatalog.of(streams=schemas.values()).with_queries(self.by_name.values())
 
     def change_streams(self, statements: Sequence[str], schemas: Mapping[str, StreamSchema]) -> None:
-        """Drop queues of changed streams, replace the declared streams, and record this step; call it only at a settle point."""
+        """Replace the declared streams, drop the queues of changed streams, and record the change as a step.
+
+        Call this only at a settle point.
+        """
         if schemas != self.schemas:
             for stream in changed_streams(self.schemas, schemas):
                 self._input.leave(stream)
@@ -132,7 +138,7 @@ class ClassQueries:
             self._buffer.settle(StreamsSet(tuple(statements)))
 
     def value(self, settings: LiveClass) -> None:
-        """Set the utility graph of each query's later answers: the query's own graph, otherwise the graph of the class."""
+        """Set the utility graphs for later answers: each query's own graph, or the graph of the class for a query without a graph."""
         self._declare_values(settings)
         self._runner.value({name: self._graph(name) for name in self.by_name})
 

@@ -53,6 +53,9 @@ class ClassSnapshot:
 
 
 def lots(node: QueuedOperator, account: StateAccount) -> deque[Lot | None]:
-    """Return one memory account per queued train of an operator; a train that several queues hold is counted in each of them."""
+    """Return an entry of the memory account for each queued train of an operator.
+
+    A train that waits in several queues is counted once for each queue.
+    """
     trains = () if node.source else node.queue
     return deque([Lot(account, train_bytes(train), 1) if len(train) else None for train in trains])

@@ -9,13 +9,16 @@ from engine.data.held_state import train_bytes, tuple_bytes
 
 
 class CommitBuffer:
-    """Steps since the last settle point, and steps and answers before that point that no commit contains yet.
+    """Steps and answers of a class that no commit contains yet; steps become final at the next settle point.
 
-    Repeated steps are not recorded again. The answers of repeated steps are kept apart, because most of them were committed before.
+    Repeated steps are not recorded again. The list `repeated` has the answers of repeated steps, most of which were committed before.
     """
 
     def __init__(self, bytes_max: float) -> None:
-        """Create an empty buffer; once its answers have more than `bytes_max` bytes, the slice ends early, to commit them."""
+        """Create an empty buffer.
+
+        A slice ends early once the buffer has more than `bytes_max` bytes of answers, so that these answers are committed.
+        """
         self.is_repeating = False
         """True while committed steps are repeated."""
         self.repeated: list[Answer] = []
@@ -25,7 +28,7 @@ class CommitBuffer:
         self._settled: list[Step] = []
         self._answers: list[Answer] = []
         self._bytes = 0
-        self._widths: dict[str, int] = {}  # Bytes of each answer by query; 0 if texts make the size vary
+        self._widths: dict[str, int] = {}  # Bytes of one answer, by query; 0 for a query with text columns
 
     @property
     def is_empty(self) -> bool:
@@ -41,7 +44,10 @@ class CommitBuffer:
             self._steps.append(step)
 
     def settle(self, *steps: Step) -> None:
-        """Make all recorded steps final, so that the next commit has them, and add steps that happen at the settle point itself."""
+        """Make all recorded steps final, so that the next commit contains these steps.
+
+        `steps` are further steps, which happen at the settle point itself.
+        """
         self._settled += self._steps
         self._settled += steps
         self._steps = []
@@ -55,7 +61,10 @@ class CommitBuffer:
         self._bytes += len(train) * width or train_bytes(train)
 
     def check(self, commit: Commit) -> None:
-        """Forget the answers of repeated steps that are in the commit; a commit that ends with an interruption may lack some answers."""
+        """Remove from `repeated` all answers that the commit contains.
+
+        If the commit ends with an interruption, it lacks some answers of its steps; these answers stay in `repeated`.
+        """
         interrupted = commit.steps[-1:] == (Interrupted(),)
         self.repeated = [
             answer
@@ -68,7 +77,10 @@ class CommitBuffer:
         self._widths.pop(name, None)
 
     def take(self, answered: Mapping[str, int]) -> Commit | None:
-        """Return a commit of the final steps and answers since the last call, with the answer counts by query; None if there are none."""
+        """Return a commit of the final steps and answers since the last call; None without new steps and answers.
+
+        `answered` has the number of answers by query.
+        """
         if not self._settled and not self._answers:
             return None
         commit = Commit(tuple(self._settled), tuple(self._answers), dict(answered))

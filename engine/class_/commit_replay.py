@@ -17,7 +17,7 @@ from engine.class_.runner import ClassRunner, Clock
 from engine.class_.steps import Commit, Interrupted, Opened, Step
 from engine.data.train import Train
 
-# Function that returns the tuples of a batch by stream and batch number; None if the batch is not kept any more.
+# Function that returns the tuples of a batch by stream and batch number; None if the batch is not stored any more.
 Fetch = Callable[[str, int], Train | None]
 
 
@@ -27,7 +27,10 @@ MISMATCHES_KEPT = 100
 
 @dataclass
 class Mismatches:
-    """Differences between the repetition and the first run: the texts of the first MISMATCHES_KEPT, and the number of the others."""
+    """Differences between the repetition and the first run.
+
+    The first MISMATCHES_KEPT differences are kept as texts; all further differences are only counted.
+    """
 
     _first: list[str] = field(init=False, default_factory=list)
     _more: int = field(init=False, default=0)
@@ -48,7 +51,10 @@ class Mismatches:
 
 
 class CommitReplay:
-    """Replay of commits, which also holds input that arrives meanwhile; false once all commits are repeated and no input is held."""
+    """Repeats the steps of commits, and holds input that arrives meanwhile.
+
+    The replay is false, in the sense of Python, once all commits are repeated and no input is held.
+    """
 
     def __init__(
         self,
@@ -64,9 +70,9 @@ class CommitReplay:
         self._queries, self._exchanges, self._input = queries, exchanges, input_
         self.fetch: Fetch = lambda stream, batch: None
         self._commits: deque[Commit] = deque()
-        # Steps of the first of these commits that are still to be repeated.
+        # Steps of the first commit in `_commits` that are still to be repeated.
         self._steps: deque[Step] = deque()
-        # Queries that one change added, collected until the step of the last of these queries is repeated.
+        # Queries that one change added together, collected until all steps of that change are repeated.
         self._to_add: dict[str, str] = {}
         self._held: deque[tuple[Piece, int]] = deque()
         self._following: dict[str, StreamPosition] = {}  # Position of each stream after the repetition
@@ -114,7 +120,10 @@ class CommitReplay:
         return self._following if self._commits else {}
 
     def stream_begins(self, stream: str, following: StreamPosition) -> None:
-        """Set the position at which a later query begins to read the stream, if no query reads the stream after the repetition."""
+        """Set the position at which a query that is added later begins to read the stream.
+
+        The position matters only for a stream that no query reads after the repetition.
+        """
         if self._commits and self._following.get(stream) == StreamPosition():
             self._following[stream] = following
 
@@ -132,7 +141,10 @@ class CommitReplay:
         return sum(len(piece.train) for piece, _ in self._held if piece.stream == stream)
 
     def _continue_streams(self) -> None:
-        """After the repetition, set the positions at which streams are read next, except for streams with held batches."""
+        """Set the position at which each stream is read after the repetition.
+
+        Streams with held batches are left out: they continue with the held batches.
+        """
         held = {piece.stream for piece, _ in self._held}
         for stream, following in self._following.items():
             if stream not in held:
@@ -140,7 +152,10 @@ class CommitReplay:
         self._following.clear()
 
     def reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
-        """Queue the tuples of a batch that the door let in during the first run, except for the first `done` of these tuples."""
+        """Queue the tuples of a batch that the door let in during the first run.
+
+        The first `done` of these tuples are left out, because they were already taken or dropped.
+        """
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
         if not left:
@@ -208,7 +223,10 @@ class CommitReplay:
         self._to_add = {}
 
     def _check(self, commit: Commit) -> None:
-        """Compare the answer counts with the counts of the first run, and continue with those, because readers rely on them."""
+        """Compare the numbers of answers with the committed numbers of the first run, and record each difference.
+
+        The counts then continue from the committed numbers, because readers of the answers rely on these numbers.
+        """
         interrupted = commit.steps[-1:] == (Interrupted(),)
         counts = self._runner.answers.counts
         for query, committed in commit.answered.items():

@@ -99,14 +99,14 @@ class Door:
         return codes if mine is None else codes.take(mine)
 
     def _fraction(self, offered: int, kept: int) -> float:
-        """Return the kept fraction that the tuples carry: `keep` if drops are random, otherwise the fraction of this batch."""
+        """Return the kept fraction of the tuples that come in: `keep` if tuples are dropped at random, otherwise `kept / offered`."""
         if self.shedder.victim == "random":
             return min(1.0, self.shedder.keep)
         return kept / offered if kept else 1.0
 
 
 def both(first: Places | None, second: Places | None) -> Places | None:
-    """Return the positions in a batch that `second` selects among the positions `first`; None stands for all positions."""
+    """Apply two selections of positions, one after the other: `second` selects among the positions in `first`. None selects all."""
     if first is None or second is None:
         return second if first is None else first
     return first.take(second)

@@ -22,7 +22,7 @@ class PlanLine:
     tuples: int
     cost_us: float  # Processor time per input tuple, in microseconds
     selectivity: float
-    rate: float  # S/C̄, the answers of its segment per second of processor time: the priority under the policy HR
+    rate: float  # S/C̄: answers of the operator's segment per second of processor time, the priority under the policy HR
     queued: int
     calls: int = 0  # Number of trains that the operator has taken
     outputs: tuple[str, ...] = ()  # Queries for which the operator emits the answers

@@ -1,10 +1,10 @@
 """Class in its host process: runs queries, accounts for input, delivers answers and records steps.
 
-    take(piece)          queue the tuples of one batch that a door let in
-    run(quota, …)        run a slice: first repeat committed steps if needed, then run operators until the quota is used
-    end_cycle(now, …)    return the measurements of a load cycle for the load manager
-    committed()          return steps and answers that have become final since the last call
-    state(), recover()   save everything at a settle point; continue from there by repeating commits
+    take(piece): queues the tuples of one batch that a door let in.
+    run(quota, …): runs a slice: first repeats committed steps if needed, then runs operators until the quota is used.
+    end_cycle(now, …): returns the measurements of a load cycle for the load manager.
+    committed(): returns steps and answers that have become final since the last call.
+    state(), recover(): save everything at a settle point, and continue from there by repeating commits.
 
 | part | task |
 |---|---|
@@ -158,7 +158,7 @@ class HostedClass(RunListener):
             self.queries.refused = {}
             catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
-            # Waiting exchanges of plans restart only if queries change, because a recovery restarts exchanges only in that case.
+            # A waiting exchange of plans restarts only if queries change, because a recovery also restarts it only if queries change.
             with self.exchanges.restarted() if gone or planned else nullcontext():
                 self.queries.remove_all(gone)
                 self.queries.change_streams(declared, schemas)
@@ -210,7 +210,10 @@ class HostedClass(RunListener):
     # --- input and slices ------------------------------------------------------------------------------
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
-        """Begin to read the stream at this batch, unless it was read before; `rows` is the number of rows before the batch."""
+        """Begin to read the stream at this batch, unless the class has read the stream before.
+
+        `rows` is the number of rows in the stream before the batch.
+        """
         following = StreamPosition(batch, rows)
         self.replay.stream_begins(stream, following)
         self.input.set_next(stream, following)
@@ -218,8 +221,7 @@ class HostedClass(RunListener):
     def take(self, piece: Piece, upto: int = 0) -> None:
         """Queue the tuples that a door let in, or hold them until all commits are repeated.
 
-        Tuples of a stream that no query reads are ignored. `upto` is the number of rows in the stream up to and with this
-        batch.
+        Tuples of a stream that no query reads are ignored. `upto` is the number of rows in the stream up to the end of the batch.
         """
         self.input.count(piece, is_sampled=self.times.noticed is not None)
         if self.repeating:
@@ -237,7 +239,7 @@ class HostedClass(RunListener):
         if used_s < quota_s:
             used_s += self.runner.run(quota_s - used_s, now, cpu)
         if self._changes and self.runner.is_settled():
-            # This call makes the changes that were requested while steps were repeated.
+            # `settle` makes the changes that were requested while steps were repeated.
             self.runner.settle(now())
         return used_s
 
@@ -251,7 +253,10 @@ class HostedClass(RunListener):
         return not self.repeating and bool(self.runner.overdue(before))
 
     def release(self, before: float, now: float) -> None:
-        """Answer the lookups of tuples that arrived by `before` from the rows held now; call this only if no tuple is queued."""
+        """Answer the lookups of tuples that arrived by `before` with the rows that have arrived until now.
+
+        Call this only if no tuple is queued in the class.
+        """
         for query, upto_us in sorted(self.runner.overdue(before).items()):
             self._buffer.write(steps.LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
@@ -373,7 +378,10 @@ class HostedClass(RunListener):
         self.input.took(stream, tuples)
 
     def settled(self) -> bool:
-        """Make all recorded steps final and make waiting changes; return True if the slice may continue before the next commit."""
+        """Make all recorded steps final, and make the requested changes of queries and settings.
+
+        Return True if the slice may continue before the next commit.
+        """
         self.times.settle()
         self.input.settle()
         self._buffer.settle()
@@ -402,7 +410,7 @@ class HostedClass(RunListener):
         self._buffer.add(answer)
 
     def _give_repeated(self, now: float) -> None:
-        """Deliver the answers of repeated steps that no commit contains, because the first run did not deliver these answers."""
+        """Deliver those answers of repeated steps that are in no commit, because the first run did not deliver these answers."""
         repeated, self._buffer.repeated = self._buffer.repeated, []
         for answer in repeated:
             self.runner.answers.quality[answer.query].answered(answer.train.arrival, now)

@@ -54,7 +54,7 @@ class Entrance:
     cycle_delivered: int = 0  # Value of `ledger.delivered` at the end of the last load cycle
 
     def let_in(self, piece: Piece, upto: int) -> None:
-        """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to and with this batch."""
+        """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to the end of the batch."""
         opened = Opened(
             stream=piece.stream,
             batch=piece.batch,
@@ -88,9 +88,9 @@ class Entrance:
         self.leave(opened)
 
     def consume(self, tuples: int) -> list[Opened]:
-        """Remove the oldest tuples from the queue, and return the batches that begin with this removal.
+        """Remove the oldest tuples from the queue, and return each batch that loses its first tuple now.
 
-        Batches at the front without admitted tuples are removed as well, even if `tuples` is 0.
+        Batches at the front without admitted tuples are removed and returned as well, even if `tuples` is 0.
         """
         queued, begun = self.queued, []
         while queued and (tuples or not queued[0][1]):
@@ -110,7 +110,7 @@ class Entrance:
         return begun
 
     def leave(self, opened: Opened) -> None:
-        """Move the position behind a batch after all its tuples were taken or dropped."""
+        """Set the stream's position to the end of this batch, because all tuples of the batch were taken or dropped."""
         self.rows = max(opened.upto, self.rows or 0)
 
     @property

@@ -54,7 +54,10 @@ class LoadCycle:
         entrances: Mapping[str, Entrance],
         observed: bool,
     ) -> CycleEnded:
-        """Return the cycle's measurements and begin a new cycle; `observed` is True if operators, not repeated steps, used `used_s`."""
+        """Return the cycle's measurements and begin a new cycle.
+
+        `observed` is False if the class spent the processor time `used_s` on repeating steps.
+        """
         believed = runner.scheduled.believed()
         places = {id(node): place for place, node in enumerate(runner.network.nodes)}
         waiting = {stream: waiting_s(runner.network.source(stream), now) for stream in entrances}

@@ -23,7 +23,10 @@ NO_ROOM = "the class's limits leave no room for the old and the new operators of
 
 
 class QueryExchanges:
-    """Queries that do not run by the class's plan settings: each waits for the exchange of its plan, or keeps its plan for a reason."""
+    """Queries that do not run by the plan settings of their class.
+
+    Each of these queries waits for the exchange of its plan, or keeps its plan; `kept` has the reason.
+    """
 
     def __init__(self, runner: ClassRunner, queries: ClassQueries, buffer: CommitBuffer) -> None:
         self.kept: dict[str, str] = {}
@@ -39,14 +42,17 @@ class QueryExchanges:
         return NO_ROOM in self.kept.values()
 
     def set_plan(self, plan: PlanSettings) -> None:
-        """Set the class's plan settings: queries added later use them at once, running queries when their plans can be exchanged."""
+        """Set the plan settings of the class.
+
+        Queries that are added later use these settings at once. Running queries use them as soon as their plans can be exchanged.
+        """
         with self.restarted():
             self._runner.network.plan = plan
             self._find_others()
 
     @contextmanager
     def restarted(self) -> Iterator[None]:
-        """Drop the second plans of all queries, let the caller change queries or plan settings, then build the second plans again."""
+        """Drop the second plans of all queries before the caller's change of queries or settings, and build them again after the change."""
         self.drop()
         try:
             yield
@@ -129,5 +135,5 @@ class QueryExchanges:
             begun = [time_us for time_us in reached if time_us is not None]
             self.waiting[name] = max(begun) + wait if begun else 0
             if not wait or not begun:
-                # The operators of the first plan hold no state that the second plan lacks.
+                # The plan is replaced at once if the second plan needs no state, or if no stream of the query has an event time yet.
                 self.exchange(name)

@@ -59,10 +59,10 @@ IGNORED = RunListener()
 class ClassRunner:
     """Runs a class's queries and passes answers to `sink(query, train)`.
 
-    Answers are delivered at *settle points*, when nothing is queued inside. That is so whenever a source operator is
-    about to run, since sources run last. All answers up to a settle point are a function of the tuples taken before it.
-    If a slice ends between settle points, only queries without queued input get their answers delivered. So the policy
-    decides which query's answers come first when the work takes several slices.
+    Answers are delivered at *settle points*, when nothing is queued inside the network. There is a settle point before each
+    call of a source operator, since sources run last. All answers up to a settle point are a function of the tuples taken
+    before it. If a slice ends between settle points, only queries without queued input get their answers delivered. So the
+    policy decides which query's answers come first when the work takes several slices.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ClassRunner:
         for name, node in outputs:
             values.value(name, node)
             if node in self.scheduled:
-                self.scheduled.rebuild()  # The operator now answers more queries than the scheduler counts
+                self.scheduled.rebuild()  # The scheduler must learn that this operator answers one more query
         if any(slacks.values()) and self.network.has_bounded_windows():
             # New windows may change the slides of existing windows, and so their slacks.
             self.scheduled.rebuild()
@@ -147,7 +147,7 @@ class ClassRunner:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            # The door limits the length of a source's queue.
+            # The queue needs no check of its length, because the door limits the length of a source's queue.
             self._enqueue(node, train, float(train.arrival[0]))
 
     def advance(self, stream: str, time: int, now: float) -> None:
@@ -159,7 +159,7 @@ class ClassRunner:
             self._pass_time(node, node.operator.advance(time), now, late)
 
     def overdue(self, before: float) -> dict[str, int]:
-        """Return, by query, the event time in µs up to which tuples that arrived by `before` still wait in a lookup."""
+        """Return, by query, the event time in µs up to which lookups are overdue: the tuples arrived by `before` and still wait."""
         times_us: dict[str, int] = {}
         for node in self.network.lookups:
             upto_us = state_of(node).overdue(before)
@@ -169,7 +169,7 @@ class ClassRunner:
         return times_us
 
     def release(self, query: str, upto_us: int, now: float) -> None:
-        """Answer the waiting lookups of a query up to an event time from the rows held now."""
+        """Answer the waiting lookups of a query up to an event time, with the rows that have arrived until now."""
         for node in self.network.lookups:
             if query in node.users:
                 self._deliver(node, state_of(node).release(upto_us, now), now)
@@ -208,7 +208,7 @@ class ClassRunner:
                 if not self.settle(now()):
                     break
                 if scheduled.current() is not scheduler or len(scheduled.nodes) != count or not node.queue:
-                    # Queries were added or removed at the settle point, so queues and operators may have changed.
+                    # The settle point may have added or removed queries, so the queues and the operators are read again.
                     scheduler = scheduled.current()
                     nodes, count = scheduled.nodes, len(scheduled.nodes)
                     continue
@@ -220,7 +220,7 @@ class ClassRunner:
             tuples, answers = self._step(
                 scheduler, number, node=node, most=self.train_max, now=now, upto=upto
             )
-            # One reading of the clock ends a step and begins the next step, so that all time between steps is counted.
+            # One reading of the clock ends the measurement of a call and begins that of the next call, so that all time is counted.
             done = cpu()
             worked = max(1, tuples)
             if node.timed:
@@ -266,7 +266,8 @@ class ClassRunner:
         if out is None:
             return tuples, 0
         readers = self._deliver(node, out, head)
-        # Panes emit only watermarks: a watermark counts as the fraction of an output tuple that equals the fraction of windows that take it.
+        # Panes emit watermarks, but no tuples.
+        # If a quarter of the windows behind the panes take a watermark, the watermark counts as a quarter of an output tuple.
         return tuples, readers / len(node.downstream) if node.tells else len(out)
 
     def take_next(self, stream: str, tuples: int, now: Clock) -> None:
@@ -324,7 +325,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass the output of an operator to the operators behind it; return how many of them got a watermark without tuples."""
+        """Pass the output of an operator to the operators behind it; return how many of these operators got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:
@@ -343,7 +344,7 @@ class ClassRunner:
         return readers
 
     def _pass_on(self, node: QueuedOperator, out: Train, head: float) -> None:
-        """Queue a train at all operators that read this operator's output; tuples without room are refused."""
+        """Queue a train at all operators that read this operator's output; tuples for which there is no room are refused."""
         if node.width is None:
             node.width = tuple_bytes(out)
         account, size = self.network.account, len(out) * node.width or train_bytes(out)
@@ -369,7 +370,7 @@ def state_of(lookup: QueuedOperator) -> LookUp:
 
 
 def missing_rows(source: QueuedOperator) -> LateRows | None:
-    """Return the tuples dropped from a source's queue, so that windows count them even if no train follows."""
+    """Return the tuples that were dropped from a source's queue, so that windows count them even if no further train arrives."""
     missing = source.take_missing()
     assert isinstance(source.operator, SourceOperator)
     return None if missing is None else source.operator.missing(missing)

@@ -21,9 +21,10 @@ from scheduler.operators.scheduler import OperatorScheduler
 
 # Cost and selectivity assumed for an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
-# First estimate for panes. With selectivity 0.5, each tuple would seem to cause half a call of every window that reads the panes.
+# Cost and selectivity assumed for panes before they have run.
+# With selectivity 0.5, each tuple would seem to cause half a call of every window behind the panes, which is far too much.
 FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-9)
-# Value of `_removals` that makes `current` build a new scheduler.
+# Value of `_removals` if there is no scheduler yet, or if the scheduler is outdated.
 NEVER = -1
 
 
@@ -44,7 +45,7 @@ class ScheduledNodes:
         self._network, self._values = network, values
         self._places: dict[int, int] = {}
         self._removals = NEVER
-        # Numbers of all sources that a source meets in a join or union, with its own number, by number of the source.
+        # For each source that meets other sources in a join or a union: its own number, and the numbers of these other sources.
         self._meeting: dict[int, tuple[int, ...]] = {}
         self._scheduler: OperatorScheduler | None = None
 
@@ -70,7 +71,10 @@ class ScheduledNodes:
         return self._places[id(node)]
 
     def queued(self, node: QueuedOperator, was_empty: bool, head: float) -> None:
-        """Report an operator's new input to the scheduler; an operator without a number is reported when it gets one."""
+        """Report an operator's new input to the scheduler.
+
+        If the scheduler does not have the operator yet, the input is reported when `current` adds the operator.
+        """
         place = self._places.get(id(node))
         scheduler = self._scheduler
         if place is None or scheduler is None:
@@ -99,7 +103,10 @@ class ScheduledNodes:
         return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
     def upto(self, number: int, tuples: int) -> float:
-        """Return the arrival time up to which a source may run without getting `tuples` tuples ahead of the sources that it meets."""
+        """Return the arrival time up to which a source may run now.
+
+        The source then gets at most `tuples` tuples ahead of each source that it meets in a join or a union.
+        """
         places = self._meeting.get(number)
         if places is None:
             return math.inf
@@ -130,7 +137,7 @@ class ScheduledNodes:
         return zip(self.nodes, self.tuples, strict=True)
 
     def _reads_root(self, scheduler: OperatorScheduler) -> bool:
-        """Return True if a new operator reads the output of a root; that root then has an operator behind it, but still emits answers."""
+        """Return True if a new operator reads the output of a root that had no reader in the scheduler."""
         boxes, above = scheduler.network.operators, set[int]()
         for node in self._network.nodes[len(self.nodes) :]:
             above.update(id(feeder) for feeder in node.upstream if feeder.outputs)
@@ -200,7 +207,10 @@ class ScheduledNodes:
             scheduler.ready(place, head)
 
     def _heads(self, start: int) -> Iterator[tuple[int, float, int]]:
-        """Yield number, arrival time of the oldest tuple and count of tuples for each operator with input, from number `start` on."""
+        """Yield three values for each operator with input, from number `start` on.
+
+        The values are the operator's number, the arrival time of its oldest tuple, and the number of its queued tuples.
+        """
         for place, node in enumerate(self.nodes[start:], start):
             if node.queue:
                 yield place, queue_head(node, moved_at(node.queue[0])), node.tuples
@@ -233,12 +243,10 @@ def moved_at(train: Train) -> float:
 
 
 def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
-    """Return groups of at least two sources; the tuples of a group's sources meet in a join or a union."""
+    """Return groups of sources that meet in a join or a union; each group has at least two sources."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
-    while (
-        changed
-    ):  # The loop ends after few passes, because each operator comes after the operators that feed it
+    while changed:  # Few passes are enough, because each operator comes after the operators that feed it
         changed = False
         for node in nodes:
             together = [node, *node.downstream, *([node.partner] if node.partner else [])]

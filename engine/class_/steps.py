@@ -30,7 +30,7 @@ class Opened:
     kept: float  # Kept fraction that the tuples carry
     mask: bytes | None  # One bit per tuple of the batch; None if all tuples were let in
     failed: int = 0  # Number of tuples lost before they reached the door
-    upto: int = 0  # Number of rows in the stream up to and with this batch
+    upto: int = 0  # Number of rows in the stream up to the end of this batch
 
     @property
     def inside(self) -> int:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 # Weight of the latest cycle in the averages, as for costs, selectivities and rates (Sharaf §3.3.3).
 ALPHA = 0.175
-# Lowest and highest ratio of used to estimated time; if almost no work was estimated, the ratio itself would mean nothing.
+# Lowest and highest ratio of used to estimated time.
+# Without these limits, a cycle with almost no estimated work could give any ratio.
 FACTOR_LEAST, FACTOR_MOST = 1e-3, 1e3
 
 # Work per tuple that changes by more than this factor is not smoothed, because queries or data have changed then.
@@ -37,7 +38,7 @@ class SteadyWork:
         return work_s
 
     def forget(self) -> None:
-        """Forget all estimates, because other queries cause other work."""
+        """Forget all estimates; the caller does so when queries change, because other queries cause other work."""
         self._known.clear()
 
 

@@ -25,7 +25,8 @@ from engine.data.schema import TypeKind
 from engine.data.train import Train, Values, is_same
 
 QUEUES = 4
-# Number of keys below which unused keys are not removed; above it, unused keys are removed when the number of keys has doubled.
+# Up to this number of keys, an operator does not remove unused keys.
+# With more keys, an operator removes unused keys each time the number of its keys has doubled.
 FEW_KEYS = 1024
 
 
@@ -53,7 +54,7 @@ class StateAccount:
         return 4 * self.state > 3 * self.state_limit or 4 * self.groups > 3 * self.limits.groups
 
     def make_room(self) -> None:
-        """Let every operator remove the keys of which the operator holds no tuples any more."""
+        """Let every operator of the class remove the keys for which it holds no tuples."""
         for holding in self.holdings.values():
             holding.compact()
 
@@ -70,7 +71,7 @@ class Holding:
         self._pressed = False
 
     def enter(self, account: StateAccount) -> None:
-        """Count the keys and bytes that the operator holds, and all later changes, in the account of a class."""
+        """Count the operator's keys and bytes in the account of a class, now and after each change."""
         self._account = account
         account.groups += self.groups
         account.state += self.keys + self.state
@@ -86,7 +87,7 @@ class Holding:
         self.state = size
 
     def release(self) -> None:
-        """Remove everything that the operator held from the account."""
+        """Subtract everything that the operator holds from the account."""
         self.set_keys(0, 0)
         self.set_state(0)
         self._account.holdings.pop(id(self), None)
@@ -97,7 +98,10 @@ class Holding:
         return max(0, self._account.state_limit - self._account.state)
 
     def codes(self, index: KeyIndex, keys: Sequence[Values], each: int = 0) -> Codes:
-        """Return the codes of the tuples' keys; NO_CODE if there is no room for a new key plus `each` bytes."""
+        """Return the codes of the tuples' keys.
+
+        A new key takes the bytes of the key and `each` more bytes; if they do not fit, the tuple gets NO_CODE.
+        """
         if self._pressed:
             self._pressed = False
             self._account.make_room()
@@ -117,7 +121,10 @@ class Holding:
         return len(index) + max(0, min(groups, room))
 
     def admitted(self, train: Train, more: int = 0) -> Train:
-        """Return the first tuples of a train, as many as fit, each with its columns and `more` bytes; count the others as refused."""
+        """Return the first tuples of a train, as many as there is room for; count the other tuples as refused.
+
+        Each tuple takes the bytes of its columns and `more` bytes.
+        """
         size = train_bytes(train) + more * len(train)
         if size <= self.room:
             return train

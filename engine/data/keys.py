@@ -56,7 +56,7 @@ class KeyIndex:
         return self._base is not None
 
     def keep(self, codes: Codes) -> None:
-        """Forget all keys except those with these codes, in order; their codes become 0, 1, 2 …"""
+        """Keep only the keys with these codes; the first of these keys gets the new code 0, the second 1, and so on."""
         base, listed = self._base, codes.tolist()
         keys = [self._keys[code] if base is None else (base + code,) for code in listed]
         self._base = None
@@ -66,7 +66,10 @@ class KeyIndex:
         self._size = len(self._keys)
 
     def codes(self, columns: Sequence[Values], most: int | None = None) -> Codes:
-        """Return the code of each tuple's key; new keys get new codes until there are `most` keys, and then NO_CODE."""
+        """Return the code of each tuple's key; a new key gets a new code.
+
+        If there are `most` keys already, a new key gets NO_CODE.
+        """
         self.refused = False
         if not self._types:
             self._size = 1

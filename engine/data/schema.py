@@ -1,12 +1,10 @@
 """Types, fields and schemas of streams and tables.
 
-There are eight kinds of value. A train (`engine/data/train.py`) stores them as follows:
+There are eight kinds of value. A train (`engine/data/train.py`) stores strings in Arrow arrays, and all other values in numpy
+arrays: decimals and timestamps as int64, booleans as bool, and each other kind as the numpy type of the same name.
 
-    boolean                      numpy bool
-    int32 int64 float32 float64  numpy of the same name
-    decimal(p, s), p ≤ 18        numpy int64 of the value times 10^s
-    timestamp                    numpy int64, microseconds since the epoch, UTC
-    string                       an Arrow string array
+    decimal(p, s), p ≤ 18        the value times 10^s
+    timestamp                    microseconds since the epoch, UTC
 """
 
 from __future__ import annotations

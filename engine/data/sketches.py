@@ -1,8 +1,8 @@
-"""Sketches for approximate aggregates: panes keep them, in bounded memory, instead of every value.
+"""Sketches for approximate aggregates: panes keep sketches, in bounded memory, instead of every value. There are three kinds.
 
-    distinct    HyperLogLog of 2^12 registers (Apache DataSketches): standard error 1.6%
-    quantile    counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019): error at most 1% of the value
-    frequent    768 counters (Apache DataSketches' frequent items, after Misra and Gries): error 0.35% of the tuples
+    distinct: HyperLogLog of 2^12 registers (Apache DataSketches), with a standard error of 1.6%.
+    quantile: counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019), with an error of at most 1% of the value.
+    frequent: 768 counters (Apache DataSketches' frequent items, after Misra and Gries), with an error of 0.35% of the tuples.
 
 Numbered properties:
 1. The answers of `distinct` and `quantile` depend on the values only: not on their order, on how they are divided
@@ -38,7 +38,8 @@ REGISTERS_BYTES = datasketches.hll_sketch.get_max_updatable_serialization_bytes(
     LG_REGISTERS, datasketches.HLL_8
 )
 # Number of entries of the table of a `frequent` sketch, as a power of two; three quarters of the entries are used.
-# In a larger table, the positions of entries would decide which entries are removed, and a copy has other positions.
+# In a larger table, the positions of entries would decide which entries are removed.
+# A copy of a sketch has its entries at other positions, so it would give other answers than the original.
 LG_COUNTERS = 10
 COUNTERS = 3 << (LG_COUNTERS - 2)
 # Bytes that Python and the library use for a `distinct` sketch, and for each entry while the sketch has few entries.
@@ -49,7 +50,8 @@ NUMBER_TEXT = 32
 BIN_BYTES = 16
 QUANTILE_ERROR = 0.01
 LOG_GAMMA = float(np.log((1 + QUANTILE_ERROR) / (1 - QUANTILE_ERROR)))
-# Numbers of bins, in the order of values: NaN is above all numbers, and numbers too small for a float of full precision count as 0.
+# Numbers of the bins that hold the values 1, infinity and NaN; a larger value is in a bin with a larger number.
+# NaN is above all numbers, and numbers too small for a float of full precision count as 0.
 BIN_OF_ONE, BIN_OF_INFINITY, BIN_OF_NAN = 40_000, 100_000, 100_001
 BINS = 1 << 18
 TINY = float(np.finfo(np.float64).tiny)
@@ -134,7 +136,10 @@ class FrequentSketches:
         self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: FrequentSketches) -> None:
-        """Add another object's counts to plain counters, which remove no values and hold at most the values of all panes."""
+        """Add the counts of `other` to the counters in `_merged`, which never remove a value, unlike sketches.
+
+        The counters hold at most the values of all panes that are merged.
+        """
         self.type = other.type
         for code in {*other._sketches, *other._merged}:
             self._merged.setdefault(code, Counter()).update(other.counts(code))
@@ -167,7 +172,7 @@ class QuantileSketches:
         self._counts: Whole = np.empty(0, np.int64)
         self._parts: list[
             tuple[Whole, Whole]
-        ] = []  # Places and counts that are not merged into the arrays above yet
+        ] = []  # Bins and counts that are not merged into `_places` and `_counts` yet
         self._waiting = 0
 
     @property
@@ -196,7 +201,7 @@ class QuantileSketches:
 
     def __deepcopy__(self, memo: Any) -> QuantileSketches:
         other = QuantileSketches()
-        # Both objects can share these arrays, because arrays are replaced, never written to.
+        # The copy can share the arrays of the original, because arrays are replaced, never written to.
         other._places, other._counts = self.summed()
         return other
 
@@ -262,7 +267,10 @@ def rank_of(text: str, type_: DataType | None) -> Any:
 
 
 def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[Array, Array]:
-    """Return for each group the value of rank ⌊`part`·(n − 1)⌋ of n values, within 1%, and a mask of the groups that have values."""
+    """Return two arrays: for each group, the value of rank ⌊`part`·(n − 1)⌋ of its n values, and True if the group has values.
+
+    The error of each value is at most 1%.
+    """
     places, counts = sketches.summed()
     upto = np.cumsum(counts)
     starts, ends = (np.searchsorted(places, (groups + more) * BINS) for more in (0, 1))
@@ -304,13 +312,13 @@ def values_of(bins: Whole) -> Array:
 
 
 def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, Codes]]:
-    """Yield each group code with the positions of the group's distinct values, out of `values` positions in total."""
+    """Yield each group code with the group's distinct values, as positions in a list of `values` distinct values of all groups."""
     both = np.unique(codes * values + inverse)
     return by_code(both // values, both % values)
 
 
 def by_code(codes: Codes, values: Codes) -> Iterator[tuple[int, Codes]]:
-    """Yield each code of a sorted array with the values at the positions of that code."""
+    """Yield each distinct code of the sorted array `codes`, with the part of `values` that has this code."""
     starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
     return zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True)
 

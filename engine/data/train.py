@@ -79,7 +79,10 @@ class LateRows:
         return Train(self.columns, same_arrival(0.0, len(self)))
 
     def became(self, train: Train, sources: Places) -> LateRows:
-        """Return the rows that an operator made from these rows; `sources` has the position of the old row of each new row."""
+        """Return the late rows that an operator computed from the rows of this object; `train` has the columns of the new rows.
+
+        `sources` has, for each new row, the position of the row from which it was computed.
+        """
         return replace(self.take(sources), columns=train.columns)
 
 
@@ -166,7 +169,10 @@ def all_late(parts: Sequence[LateRows]) -> LateRows:
 
 
 def dropped_rows(train: Train) -> LateRows:
-    """Return the tuples of a train as dropped rows; each row stands for as many rows before shedding as its tuple did."""
+    """Return the tuples of a train as dropped rows.
+
+    For example, if the kept fraction of the train is 0.5, each dropped row stands for two rows before shedding.
+    """
     rows = len(train)
     each = stands_for(train.kept)
     return LateRows(
@@ -175,7 +181,10 @@ def dropped_rows(train: Train) -> LateRows:
 
 
 def thinned(late: LateRows, most: int) -> LateRows:
-    """Return at most `most` rows that stand for all rows: half of the rows are removed, repeatedly, and the others count twice."""
+    """Return at most `most` rows that stand for all rows.
+
+    As long as there are too many rows, each second row is removed, and the row before it counts for both.
+    """
     while len(late) > most:
         places = np.arange(0, len(late), 2)
         late = replace(late.take(places), offered=np.add.reduceat(late.offered, places))
@@ -183,7 +192,10 @@ def thinned(late: LateRows, most: int) -> LateRows:
 
 
 def counting_dropped(train: Train) -> Train:
-    """Return the train with its dropped rows counted in the kept fraction, for operators behind which no window counts dropped rows."""
+    """Return the train with its dropped rows counted in its kept fraction.
+
+    The operators behind need this train if none of them is a window, because only windows count dropped rows.
+    """
     dropped = 0.0 if train.late is None or not len(train) else train.late.dropped
     if not dropped:
         return train

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 # Watermark before any progress: earlier than any event time.
 NO_PROGRESS = -(2**63)
-# Maximum number of advances kept for an input that is ahead of other inputs, or for a watermark that waits until its operator runs.
+# Maximum number of advances kept for one watermark, for example while one input of a join is ahead of the other input.
 # The earliest kept advance stands for all older advances.
-# This limit rarely changes an answer's arrival time, because the latest cause counts, which mostly belongs to a slower input.
+# The limit rarely changes the arrival time of an answer's cause, because that cause mostly belongs to the slowest input.
 STEPS_MAX = 256
 
 
@@ -50,7 +50,7 @@ class Tuples:
 
 @dataclass(slots=True)
 class Together:
-    """Advance of the common watermark of several inputs; the delay of each input is subtracted from the watermark of that input."""
+    """Advance of the common watermark of several inputs; `inputs` has the causes and the delay of each input."""
 
     upto: int
     inputs: tuple[tuple[Causes, int], ...]
@@ -71,7 +71,7 @@ def arrival_of(causes: Causes, time: int) -> float:
 
 
 def followed(before: Causes, after: Causes) -> Causes:
-    """Return the last STEPS_MAX of these advances: all of `before`, then the advances of `after` that reach a later event time."""
+    """Return the advances of `before`, then those of `after` that reach a later event time; only the last STEPS_MAX are returned."""
     reached = before[-1].upto if before else NO_PROGRESS
     return (*before, *(one for one in after if one.upto > reached))[-STEPS_MAX:]
 
@@ -115,7 +115,10 @@ class Meeting:
 
 
 def passed(steps: deque[AdvanceCause], upto: int) -> Causes:
-    """Remove and return the advances up to `upto`; if they end before `upto`, also return the following advance, which stays."""
+    """Remove and return the advances up to the event time `upto`.
+
+    If the last removed advance is before `upto`, the next advance is returned as well, but not removed.
+    """
     found = []
     while steps and steps[0].upto <= upto:
         found.append(steps.popleft())

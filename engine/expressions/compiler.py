@@ -57,7 +57,7 @@ BUILDERS: dict[str, Build] = {
 
 
 class RowFailures:
-    """Rows of a train that failed, counted by the first reason of each."""
+    """Rows of a train that failed; each row is counted with the reason of its first failure."""
 
     __slots__ = ("counts", "rows")
 
@@ -137,7 +137,7 @@ class Compiler:
         self._uses.update(map(self._number, expressions))
 
     def _number(self, expression: Expression) -> int:
-        """Return the number of an expression, equal for equal expressions, and count how often the expression and its parts are used."""
+        """Return the number of an expression, and count the uses of the expression and of its parts; equal expressions have one number."""
         known = self._known.get(id(expression))
         if known is not None:
             return known[1]
@@ -196,7 +196,7 @@ class Compiler:
         def once_with_failures(frame: Frame) -> Computed:
             result: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
             if result is None:
-                # Each use of a shared expression concerns other rows, so failures are first collected for all rows.
+                # Uses of a shared expression may need different rows, so failures are first collected for all rows.
                 guard, failed = frame.guard, frame.failed
                 frame.guard, frame.failed = None, []
                 result = frame.shared[slot] = run(frame), frame.failed
@@ -293,7 +293,8 @@ class Compiler:
         if any(node.is_null for node in nodes):
             return null_node(type_, nodes)
         constant = all(node.constant for node in nodes)
-        # Kernels need a column. If all arguments are constants, the first becomes a column of one row, and `folded` unpacks the result.
+        # Kernels need a column: if all arguments are constants, the first argument becomes a column of one row.
+        # `folded` then turns the result, a column of one row, into a constant again.
         arguments = [
             Argument(node.type, node.constant and not (constant and place == 0), node.value)
             for place, node in enumerate(nodes)

@@ -1,8 +1,8 @@
 """Compiled terms of expressions, and the frames in which they are evaluated.
 
-Frame         one train during evaluation, with the rows that have failed already
-CompiledTerm  a constant, or a function from a frame to a column `(data, valid)`; None for `valid` means no NULLs
-folded        replaces a call with only constant arguments by its value
+A `CompiledTerm` is a constant, or a function from a frame to a column `(data, valid)`; None for `valid` means no NULLs.
+A `Frame` is one train during evaluation, with the rows that have failed already.
+`folded` replaces a call with only constant arguments by its value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Frame:
         self.columns = train.columns
         self.rows = len(train.arrival)
         self.shared: list[Any] = [None] * slots
-        # Mask of the rows that need the part that is being computed; None if all rows need that part.
+        # Mask of the rows that need the part of an expression that is being computed; None if all rows need this part.
         self.guard: Mask | None = None
         self.failed: list[tuple[Mask, str]] = []
 
@@ -133,7 +133,7 @@ ONE_ROW = Train((), np.zeros(1))
 
 
 def folded(node: CompiledTerm, parts: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Return a term with the value of `node` if all its arguments (`parts`) are constants, otherwise `node` itself."""
+    """Return a constant term if all arguments of the term `node` are constants (`parts` has the arguments); otherwise return `node`."""
     if not all(part.constant for part in parts):
         return node
     frame = Frame(ONE_ROW, 0)

@@ -115,7 +115,10 @@ ALIASES = {
 
 
 def resolve(name: str, arguments: Types) -> Signature:
-    """Return the signature of a function, a name of RULES or ALIASES, for these argument types; raise WrongArguments if none fits."""
+    """Return the signature of a function for these argument types; raise WrongArguments if no signature fits.
+
+    The name of the function must be a name of RULES or ALIASES.
+    """
     canonical = ALIASES.get(name, name)
     return RULES[canonical](canonical, arguments)
 
@@ -131,7 +134,7 @@ def common_type(types: Types) -> DataType | None:
     """Return the type to which values of all these types can be cast (branches of CASE, inputs of UNION), or None."""
     types_given = [type_ for type_ in types if type_ is not None]
     if not types_given:
-        return INT32  # DuckDB also uses int32 if all values are NULL
+        return INT32  # If all values are NULL, the type is int32, as in DuckDB
     first = types_given[0]
     if all(given_type == first for given_type in types_given):
         return first
@@ -154,7 +157,7 @@ def as_decimal(type_: DataType) -> DataType:
 
 
 def without_fraction(type_: DataType) -> DataType:
-    """Return the type of values of a type after they were rounded to whole numbers."""
+    """Return the type that values of the given type have after they were rounded to whole numbers."""
     return decimal(type_.precision, 0) if type_.kind is TypeKind.DECIMAL else type_
 
 
@@ -180,7 +183,10 @@ def check_count(name: str, types: Types, least: int, most: int | None, wanted: s
 
 
 def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
-    """Return the types, with the first known type in place of NULL; raise WrongArguments for a type that is not numeric."""
+    """Return the argument types; a NULL gets the first known type of the arguments.
+
+    Raise WrongArguments if an argument is not numeric.
+    """
     for place, given_type in enumerate(types):
         if given_type is not None and not given_type.is_numeric:
             raise refuse(name, types, place, wanted)
@@ -300,7 +306,7 @@ def floats(count: int, most: int | None = None) -> Rule:
 
 
 def comparable(name: str, types: Types, wanted: str) -> DataType:
-    """Return the type in which values are compared; a text that is compared with a number or time is cast to its type."""
+    """Return the type in which values are compared; for example, a text that is compared with a number becomes a number."""
     others = [type_ for type_ in types if type_ != STRING and type_ is not None]
     common = common_type(others) if others else STRING
     if common is None:
@@ -368,7 +374,10 @@ def nullif(name: str, types: Types) -> Signature:
 
 
 def fixed(wanted: tuple[DataType, ...], result: DataType, optional: int = 0) -> Rule:
-    """Return a rule for fixed argument types; callers can omit the last `optional` arguments, and int32 is cast to int64."""
+    """Return a rule for functions with fixed argument types.
+
+    Callers can omit the last `optional` arguments. An int32 argument is cast to int64 if the rule wants int64.
+    """
     said = ", ".join(map(str, wanted)) + (f" (the last {optional} can be left out)" if optional else "")
 
     def rule(name: str, types: Types) -> Signature:
@@ -404,7 +413,7 @@ RULES: dict[str, Rule] = {
     "round": round_,
     **dict.fromkeys(("floor", "ceil"), rounding),
     **dict.fromkeys(("sqrt", "exp", "ln", "log2"), floats(1)),
-    "log10": floats(1, 2),  # With two arguments: log(base, x)
+    "log10": floats(1, 2),  # With two arguments, log10 is the SQL function log(base, x)
     "power": floats(2),
     **dict.fromkeys(MIRRORED, comparison),
     "in": membership,

@@ -1,6 +1,6 @@
 """Functions that may return a value although an argument is NULL: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
 
-Operands that only some rows need are computed by `CompiledTerm.within`, so that they cannot fail the other rows.
+Some rows do not need all operands. An operand cannot fail a row that does not need it (`CompiledTerm.within`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ def connected(
     combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
     decided: Callable[[logic.Booleans], Mask],
 ) -> CompiledTerm:
-    """Return a term for AND or OR; in rows where an operand has the decisive value, the later operands are not needed."""
+    """Return a term for AND or OR; `decisive` is the operand that decides the result: false for AND, true for OR.
+
+    If an operand decides the result of a row, the row does not need the later operands.
+    """
     needed: list[CompiledTerm] = []
     for node in nodes:
         needed.append(node)
@@ -40,7 +43,7 @@ def connected(
                 return node
             break
     unknown = any(node.is_null for node in needed)
-    # A constant does not change the result, except for a constant with the decisive value, which is the last operand.
+    # Constant operands are left out, except for a constant that decides the result: false in AND, true in OR.
     columns = [node for node in needed if not node.constant or node.value == decisive]
     if not columns:
         return CompiledTerm(BOOLEAN) if unknown else constant_node(BOOLEAN, not decisive)

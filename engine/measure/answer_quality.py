@@ -43,24 +43,27 @@ class AnswerQuality:
         slack_s: Callable[[], float] | None = None,
         weight: float = 1.0,
     ) -> None:
-        """Create empty statistics; for queries with a window, `slack_s` returns the seconds from the due time of an answer until it is late."""
-        self.weight = weight  # How much the query's staleness counts, compared with other queries
-        self.slack_s = slack_s  # Replaced when other operators emit the query's answers
+        """Create empty statistics.
+
+        For a query with a window, `slack_s` returns how many seconds after its cause an answer may leave without being late.
+        """
+        self.weight = weight  # Weight of the query's staleness, compared with other queries
+        self.slack_s = slack_s  # Function that returns the seconds after which an answer is late
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
-        # The first answer may come from a later input than the first, so the start time is set by `_measure`.
+        # The arrival time of the first input that led to an answer is not known yet; `_measure` sets this time.
         self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
-        self.slowdown = 0.0  # Sum of the slowdowns of the answers that `_slowed` counts
-        # Sums of response times: of all answers, and of the answers that `_slowed` counts.
+        self.slowdown = 0.0  # Sum of the slowdowns of all answers up to the last call of `slowed`
+        # Sum of the response times of all measured answers, and that sum at the last call of `slowed`.
         self._response_s = self._slowed_s = 0.0
-        self._slowed = 0  # Number of answers counted in the sum `slowdown`
-        # Arrival, departure and number of tuples of each train with a single arrival time that is still to be measured.
+        self._slowed = 0  # Number of answers up to the last call of `slowed`
+        # Trains that are still to be measured and have one arrival time: arrival time, delivery time, and number of answers.
         self._waiting: list[tuple[float, float, int]] = []
 
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
-        """Count answers that are delivered now; `arrival` has the arrival time of the tuple that caused each."""
+        """Count answers that are delivered now; `arrival` has, for each answer, the arrival time of the tuple that caused it."""
         if self.tardiness is not None and self.slack_s is not None:
             if is_same(arrival):
                 self.tardiness.add_same(now - float(arrival[0]), self.slack_s(), len(arrival))
@@ -88,7 +91,8 @@ class AnswerQuality:
     def slowed(self, ideal_s: float, apart_s: float = 0.0) -> None:
         """Add the slowdowns of all answers since the last call to the sum.
 
-        `ideal_s` is the cost T of an answer that waits for nothing; `apart_s` is the part of T done before its last tuple.
+        `ideal_s` is the cost T of an answer that waits for nothing. `apart_s` is the part of T that is spent before the arrival of
+        the tuple that causes the answer; for example, the cost of storing the other tuple of a pair.
         """
         self._measure()
         if ideal_s > 0:
@@ -120,7 +124,7 @@ class AnswerQuality:
 
     def stale_share(self, now: float) -> float:
         """Return the fraction of the time, since the first input that led to an answer, for which the output was stale."""
-        # Reading `stale_s` must come first, because that measures the last answers, which may set an earlier `_since`.
+        # `stale_s` is read before `_since`, because reading `stale_s` may set an earlier `_since`.
         stale_s = self.stale_s
         return ratio(stale_s, now - self._since)
 

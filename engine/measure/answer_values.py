@@ -1,4 +1,4 @@
-"""Utility of each query's answers by response time, and weight of each query's freshness."""
+"""Worth of answers: the utility graph of each query, which depends on the response time, and the weight of each query's freshness."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AnswerValues:
         return math.fsum(map(self.weight, node.outputs)) if node.outputs else 1.0
 
     def value(self, query: str, node: QueuedOperator) -> None:
-        """Apply the query's utility graph to an operator that emits its answers, if that graph is more urgent than the operator's."""
+        """Set the query's utility graph for an operator that emits its answers, unless the operator has a more urgent graph."""
         graph, before = self.graphs.get(query), self.graph_of(node)
         if graph is not None and (before is None or urgency(graph) < urgency(before)):
             self._by_node[id(node)] = graph
@@ -57,5 +57,5 @@ class AnswerValues:
 
 
 def urgency(graph: UtilityGraph) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
-    """Return a sort key for graphs: the deadline, then the points, so that every process has one order."""
+    """Return a sort key for graphs: the deadline, then the points. Graphs then have one order in all processes."""
     return graph.deadline_s, graph.latencies_s, graph.utilities

@@ -36,9 +36,9 @@ NO_ANSWER = Alone(math.inf)
 def alone_of(
     nodes: Sequence[QueuedOperator], network: Network, costs: Sequence[Estimate], given: Sequence[float]
 ) -> dict[str, Alone]:
-    """Return the ideal cost of each query's answers; if several operators emit them, the lowest ideal cost.
+    """Return the ideal cost of each query's answers; if several operators emit a query's answers, the lowest ideal cost.
 
-    `given` has the number of tuples that each operator has passed on.
+    `given` has, for each operator, the number of tuples that it has emitted.
     """
     every, found = list[Alone](), dict[str, Alone]()
     for number, node in enumerate(nodes):

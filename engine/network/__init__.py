@@ -1,4 +1,4 @@
-"""Operator network of a class: query plans connected so that equal parts run once, and matched when a plan changes.
+"""Operator network of a class: connects query plans so that equal parts run once, and exchanges plans for equivalent plans.
 
-Start with `network.py`. Imports `engine.operators` and the folders that it imports.
+Start with `network.py`. Imports `engine.operators`, and all folders that `engine.operators` imports.
 """

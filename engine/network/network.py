@@ -71,7 +71,7 @@ class ClassNetwork:
         self.nodes: list[QueuedOperator] = []
         self._tables = {name.lower(): table for name, table in (tables or {}).items()}
         self.queries: dict[str, Query] = {}
-        # Number of changes after which the scheduler is built again: operators were removed, or slacks of windows changed.
+        # Number of changes that make a new scheduler necessary: removed operators, and changed slacks of windows.
         self.removals = 0
         self._found: dict[Hashable, tuple[QueuedOperator, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}
@@ -126,7 +126,7 @@ class ClassNetwork:
             known[query.name] = query
             self._check_tables(plans[query.name])
             check_lookups(plans[query.name], {})
-        # All checks come before this line, so that a refused query changes nothing in the network.
+        # All checks are done before this point, so that a refused query changes nothing in the network.
         self.queries = known
         self._planned_as.update((query.name, self.plan) for query in queries)
         self._common_panes = common_panes(plans.values())
@@ -173,7 +173,7 @@ class ClassNetwork:
         return self._planned_as[name]
 
     def arranged(self, name: str, plan: PlanSettings) -> Plan:
-        """Return the query's plan under these settings, whether or not it has been built."""
+        """Return the plan that the query has, or would have, under these settings."""
         return arranged(self.queries[name].plan, self.queries, plan, name)
 
     def add_twins(self, *names: str) -> None:
@@ -299,7 +299,7 @@ class ClassNetwork:
         self.nodes.append(node)
 
     def _fed(self, key: Hashable, name: str, operator: Operator, below: Plan, user: str) -> QueuedOperator:
-        """Add a new operator behind the operators that emit the plan `below`, its input."""
+        """Add a new operator that reads the output of the plan `below`; build the operators of `below` if they are missing."""
         feeders = self._build(below, user)
         node = QueuedOperator(key, name, operator)
         self._place(node)
@@ -391,7 +391,10 @@ def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOpera
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
-    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by fewer panes than SLIDE."""
+    """Return True if the window can be combined from panes of the length `pane`.
+
+    A window with SLIDE AT MOST may slide by any number of panes, as long as they are no longer than SLIDE.
+    """
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 
 
@@ -408,7 +411,7 @@ def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
 
 
 def condition_of(expression: Expression) -> Condition | None:
-    """Return a join's residual condition over pairs; None if all pairs satisfy it."""
+    """Return the compiled residual condition, which a join tests on each pair; None if the condition is always true."""
     return None if expression == TRUE else compile_condition(expression)
 
 

@@ -102,7 +102,10 @@ class QueuedOperator:
         return was_empty
 
     def arrived_within(self, tuples: int) -> float:
-        """Return the arrival time of the train with the queued tuple number `tuples`, counted from 1; infinite if fewer are queued."""
+        """Return the arrival time of the queued train that contains tuple number `tuples`; infinite if fewer tuples are queued.
+
+        Tuples are counted from 1, beginning with the oldest.
+        """
         for train in self.queue:
             tuples -= len(train)
             if tuples <= 0:
@@ -125,9 +128,10 @@ class QueuedOperator:
         )
 
     def dequeue(self, most: int, upto: float = math.inf) -> Train:
-        """Remove and return the next train, or only its first `most` tuples if it has more.
+        """Remove and return the next train; a train with more than `most` tuples is cut, and its rest stays in the queue.
 
-        At a source, whole trains that follow are merged into the returned train if they arrived by `upto` and `most` is not exceeded.
+        At a source, the trains behind it are merged into the returned train, as long as they arrived by `upto` and the
+        merged train has at most `most` tuples.
         """
         train = self.queue.popleft()
         if len(train) > most:

@@ -1,12 +1,12 @@
 """The running plan of a class, matched operator by operator with an equivalent plan (`engine.plan.plan_rewrites`).
 
-    planned(plan)        plan settings of each query after a switch; a query with a plan that cannot be exchanged keeps its settings
-    network(planned)     operators that the class would have with these settings, without input
-    aligned(planned)     for each operator of that network, the running operator that computes the same
-
 Equivalent plans of a query differ only in conditions, which stand before a join or in it, and in columns that are left
 out. So windows, joins and unions are paired by their positions in the query. Filters and projections between them are
 paired in their order.
+
+    planned(plan)        plan settings of each query after a switch; a query with a plan that cannot be exchanged keeps its settings
+    network(planned)     operators that the class would have with these settings, without input
+    aligned(planned)     for each operator of that network, the running operator that computes the same
 
 1. Paired operators emit the same tuples; only the inputs of joins and lookups may differ
    (`tests/property/test_running.py`).
@@ -29,7 +29,7 @@ from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs, walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.plan.plan_rewrites import arranged
 
-# An exchange of plans that takes more than 300 s of event time is not considered, because both plans run meanwhile.
+# Exchanges of plans that would take more than 300 s of event time are not made, because both plans run until the exchange.
 WAIT_MAX_US = 300_000_000
 
 
@@ -45,7 +45,7 @@ class Moved:
 
 @dataclass
 class Aligned:
-    """Pairs each node of another plan with the node of the running plan that computes the same."""
+    """Pairs each part of another plan with the part of the running plan that computes the same."""
 
     plans: dict[Plan, Plan | None] = field(default_factory=dict)
     """Part of the running plan for each part of the other plan; None for a filter or projection that no running operator computes."""
@@ -53,9 +53,9 @@ class Aligned:
     """Conditions moved across each join or lookup of the other plan."""
 
     def add(self, now: Plan, other: Plan) -> Moved:
-        """Match two plans of one query, from these two nodes down to the streams.
+        """Match two plans of one query, from the given parts down to the streams.
 
-        Return the conditions directly above the next window, join or stream that differ between the plans.
+        Return the conditions that only one of the plans tests directly above the next window, join or stream.
         """
         steps, below = steps_of(now)
         other_steps, other_below = steps_of(other)
@@ -143,7 +143,10 @@ def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:
 
 
 def below_step(plan: Filter | Project | Apart) -> Plan:
-    """Return the input of the operator; a projection and the filter below it are one operator."""
+    """Return the input of the operator that computes this part of a plan.
+
+    One operator computes a projection together with the filter directly below.
+    """
     return plan.input.input if isinstance(plan.input, Filter) and is_select(plan) else plan.input
 
 
@@ -152,6 +155,6 @@ def is_select(plan: Plan) -> bool:
 
 
 def divided(steps: list[Plan]) -> tuple[tuple[Plan, ...], tuple[Plan, ...]]:
-    """Return the nodes that test a condition, and the nodes that do not."""
+    """Return the steps that test a condition, and the steps without a condition."""
     tests = tuple([step for step in steps if isinstance(step, Filter) or is_select(step)])
     return tests, tuple([step for step in steps if step not in tests])

@@ -42,7 +42,7 @@ def failing_operators(taken: Iterable[tuple[QueuedOperator, int]]) -> list[Faili
     """Return the operators in which tuples failed or found no room; `taken` has the number of tuples that each operator has taken."""
     operators = []
     for node, tuples in taken:
-        # This check is cheap, because there may be 10,000 operators, most of which have no failed tuples.
+        # There may be 10,000 operators, so the cheap check for failed tuples comes first.
         if node.holding.refused or getattr(node.operator, "failed", None):
             queries = tuple(sorted(name for name in node.users if not name.startswith(TWIN)))
             # An operator that only a second plan uses is left out until that plan replaces the running plan of its query.

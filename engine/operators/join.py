@@ -1,11 +1,11 @@
 """Symmetric joins of two streams: pairs of tuples with equal keys and a limited distance in event time.
 
-    in: tuples of one side                  out: pairs of these tuples with stored tuples of the other side
-
 Each side stores a tuple for as long as later tuples of the other side can match it. A pair is found once, when the
 later of its two tuples is processed, and carries the arrival time of that tuple. Each side is an operator with its own
 cost, selectivity and priority; both operators share one `JoinState`. A pair for which the condition fails (an overflow, an
 impossible cast) is left out and counted with its reason.
+
+    in: tuples of one side                  out: pairs of these tuples with stored tuples of the other side
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class JoinSideOperator(Progressive):
         self._state, self._side, self._residual = state, side, residual
         # Positions of the input columns that the join uses; None if the join uses all columns.
         self._columns = columns
-        # A tuple of this side matches tuples of the other side with event times in [own time + low, own time + high].
+        # A tuple of this side with event time t matches tuples of the other side with event times in [t + low, t + high].
         self._low, self._high = (state.low, state.high) if side == 0 else (-state.high, -state.low)
         self.failed: Counter[str] = Counter()
         self.holding = state.holdings[side]
@@ -131,7 +131,8 @@ class JoinSideOperator(Progressive):
         watermark, causes = state.progress.hear(self._side, train.watermark, train.causes)
         mark = state.progress.marks[self._side]
         if mark != NO_PROGRESS:
-            # Later tuples of one side have event times from `mark` on, so older tuples of the other side will match none of them.
+            # Later tuples of this side have event times from `mark` on.
+            # Stored tuples of the other side that are too old to match such tuples are dropped.
             state.expire(1 - self._side, mark + self._low)
         if out is None:
             return progress(watermark, causes)
@@ -189,7 +190,7 @@ class JoinSideOperator(Progressive):
             return None
         halves = tuple([column.take(mine) for column in train.columns]), other.take(theirs)
         columns = (*halves[0], *halves[1]) if self._side == 0 else (*halves[1], *halves[0])
-        # A pair arrives with the later of its two tuples.
+        # The arrival time of a pair is the arrival time of the later of its two tuples.
         arrival = other.arrivals(theirs, taken(train.arrival, mine))
         pairs = Train(columns, arrival, min(train.kept, other.kept(theirs)))
         if self._residual is None:

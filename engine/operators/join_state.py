@@ -1,11 +1,11 @@
 """Tuples that one side of a join stores, in columns: new tuples are added at the end, old tuples are dropped at the front.
 
+New tuples are copied into the free room of the arrays. When the room is used up, all tuples that are still needed move
+to the front of new arrays, which have as much room again. So a tuple is copied about twice. Texts stay in Arrow arrays.
+Two neighbouring arrays are merged when the later array is as long as the earlier array, so that there are few arrays.
+
     | forgotten | stored, found through the index | stored, not in the index | room |
                 ^ head                            ^ indexed                  ^ end
-
-New tuples are copied into the room. When the room is used up, all tuples that are still needed move to the front of
-new arrays, which have as much room again; so a tuple is copied about twice. Texts stay in Arrow arrays. Two neighbouring
-arrays are merged when the later array is as long as the earlier array, so that there are few arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Times = npt.NDArray[np.int64]
 ROOM_MIN = 1024
 # Maximum number of stored tuples that are searched without an index: for so few tuples, sorting the probing tuples is faster.
 SCANNED_MAX = 16_384
-# An index is built once the number of tuples compared without an index is SCANS times the number of tuples to index.
+# An index is built once searches without an index have compared SCANS times as many tuples as the index would hold.
 SCANS = 4
 # Number of tuples that `forget` checks together at first; each further check takes twice as many.
 STRIDE = 1024
@@ -125,7 +125,7 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # Number of tuples scanned since the last index was built
+        self._scanned = 0  # Number of tuples compared without the index since it was built
         self.refused = 0  # Number of pairs left out because a train would have had more than PAIRS_MAX pairs
         self._latest = -np.inf  # Latest arrival time of all tuples
         self._floor = NO_PROGRESS
@@ -142,7 +142,7 @@ class StoredTuples:
         return not self._texts and self._end + len(train) <= len(self._codes)
 
     def prepare(self, train: Train, most: int, extra_bytes: int = 0) -> int:
-        """Make room for a train with at most `most` more bytes; return how many of its tuples can be added.
+        """Make room for a train, with at most `most` more bytes; return how many tuples of the train can be added.
 
         Each tuple takes `extra_bytes` more bytes elsewhere, which count towards `most`.
         """
@@ -189,7 +189,10 @@ class StoredTuples:
             self._measure()
 
     def forget(self, before: int) -> None:
-        """Drop the oldest tuples as long as their times are before `before`; tuples behind a newer tuple stay until the next move."""
+        """Drop the oldest tuples, up to the first tuple with an event time of at least `before`.
+
+        Older tuples behind that tuple are dropped when the tuples next move to new arrays.
+        """
         self._floor, stride = before, STRIDE
         times = self._time.data
         while self._head < self._end and times[self._head] < before:
@@ -199,7 +202,10 @@ class StoredTuples:
             stride *= 2
 
     def matches(self, codes: Codes, times: Times, low: int, high: int, size: int) -> tuple[Places, Places]:
-        """Return pairs (probe, stored) of equal code, with the stored time minus the probe's time in [low, high]."""
+        """Return positions (probe, stored) of each pair of a probing tuple and a stored tuple with equal codes.
+
+        The event time of the stored tuple minus that of the probing tuple must be in [low, high].
+        """
         near = times <= self._last - low
         if near.all():
             probe, stored = self._equal(codes, size)
@@ -228,7 +234,7 @@ class StoredTuples:
         return 1.0 if self._least_kept == 1.0 else float(self._kept.take(places).min())
 
     def _equal(self, codes: Codes, size: int) -> tuple[Places, Places]:
-        """Return pairs (probe, stored) of equal code."""
+        """Return positions (probe, stored) of each pair of a probing tuple and a stored tuple with equal codes."""
         if not len(self):
             return NOWHERE, NOWHERE
         start = max(self._head, self._indexed)
@@ -266,12 +272,15 @@ class StoredTuples:
         self.bytes = self._width * len(self._codes) + texts + self._index.bytes
 
     def _alive(self) -> Mask:
-        """Return a mask of the tuples that are still needed."""
+        """Return a mask of the stored tuples that are young enough to match later tuples."""
         alive: Mask = self._time.data[self._head : self._end] >= self._floor
         return alive
 
     def _make_room(self, more: int, most: int = NO_END) -> None:
-        """Move the tuples to arrays with room for `more` additional tuples, but for at most `most` tuples in total."""
+        """Move the tuples that are still needed to new arrays, with room for `more` further tuples.
+
+        The new arrays have room for at most `most` tuples in total.
+        """
         alive = self._alive().nonzero()[0] + self._head
         room = min(most, max(self._room_min, 2 * len(alive) + 4 * more))
         for column in self._columns:
@@ -290,7 +299,7 @@ class CodeOrder:
 
     def __init__(self, codes: Codes, size: int) -> None:
         self._order = narrow(codes, size).argsort(kind="stable")
-        # The last entry has a count of 0: `pairs` clips codes that are newer than the index to that entry.
+        # The last entry has a count of 0, and `pairs` uses this entry for all codes that are newer than the index.
         self._count = np.bincount(codes, minlength=size + 1)
         self._first = self._count.cumsum() - self._count
         self.bytes = self._order.nbytes + self._count.nbytes + self._first.nbytes
@@ -301,7 +310,7 @@ class CodeOrder:
         return len(self._order)
 
     def pairs(self, codes: Codes) -> tuple[Places, Places]:
-        """Return all pairs (probe, indexed) of equal code, up to PAIRS_MAX."""
+        """Return positions (probe, indexed) of each pair of a probing and an indexed tuple with equal codes; at most PAIRS_MAX pairs."""
         count = self._count.take(codes, mode="clip")
         probes = count.astype(bool).nonzero()[0]
         count, first = count.take(probes), self._first.take(codes.take(probes))
@@ -310,7 +319,7 @@ class CodeOrder:
             self.refused += int(count[fitting:].sum())
             probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
         probe = probes.repeat(count)
-        # Positions in `_order` of all indexed tuples with the code of each probe.
+        # Positions in `_order`: for each probing tuple, those of all indexed tuples with an equal code.
         within = (first - count.cumsum() + count).repeat(count)
         within += np.arange(len(within))
         return probe, self._order.take(within)
@@ -322,7 +331,7 @@ def narrow(codes: Codes, size: int) -> npt.NDArray[Any]:
 
 
 def moved(data: npt.NDArray[Any], places: Places, room: int) -> npt.NDArray[Any]:
-    """Return a new array of `room` elements, of which the first are copies of the elements at these positions."""
+    """Return an array with room for `room` elements, which begins with copies of the elements at `places`."""
     longer = np.empty(room, data.dtype)
     data.take(places, out=longer[: len(places)], mode="clip")
     return longer

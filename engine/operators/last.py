@@ -1,11 +1,11 @@
 """Lookup join: joins each tuple with the newest row of another stream that has an equal key and no later event time.
 
-    in: tuples that look up                 out: each tuple with its row; outer join: also tuples without a row
-    in: rows of the stream                  out: the tuples that waited for these rows, with their rows
-
 Two operators share one `LookUp`. A tuple of time t finds the row of its key with the largest time ≤ t; if several rows
 have this time, it finds the row that arrived last. So a tuple waits until the stream's watermark has passed t. Which row
 it finds depends neither on trains nor on how the two streams interleave.
+
+    in: tuples that look up                 out: each tuple with its row; outer join: also tuples without a row
+    in: rows of the stream                  out: the tuples that waited for these rows, with their rows
 
 | kept | how long |
 |---|---|
@@ -62,7 +62,10 @@ HISTORY_FULL = "no room for earlier rows of keys in LAST BY"
 
 
 class LastRows:
-    """Stored rows of the looked-up stream: the newest row of each key up to the horizon, and all later rows; times are in µs."""
+    """Stored rows of the looked-up stream; the *horizon* is the event time before which no tuple will look up any more.
+
+    Of the rows up to the horizon, only the newest row of each key is stored. Later rows are all stored. Times are in µs.
+    """
 
     def __init__(self, schema: Schema, keys: Sequence[int], time: EventTime) -> None:
         self._schema, self._keys, self._time = schema, tuple(keys), time
@@ -123,7 +126,7 @@ class LastRows:
         holding.set_state(self.bytes)
 
     def pass_horizon(self, horizon: int) -> None:
-        """Move the horizon to this time; the caller ensures that no tuple before this time will look up any more."""
+        """Move the horizon to this event time; the caller ensures that no tuple before this time will look up any more."""
         if horizon > self._horizon:
             self._horizon = min(horizon, END)
             self._settle()
@@ -146,12 +149,12 @@ class LastRows:
         return [column.take(places) for column in self._columns]
 
     def _found_later(self, codes: Codes, times: Times) -> Places:
-        """Return the positions of rows after the horizon, or NOWHERE for a tuple that finds no such row up to its time."""
+        """Return, for each tuple, the position of the newest row after the horizon and up to the tuple's time, or NOWHERE."""
         if not len(self._times):
             return np.full(len(codes), NOWHERE, np.intp)
         self._sort()
         moments = np.unique(self._times)
-        # The code and the rank of the time make one number, so that one search finds both.
+        # A key's code and the rank of an event time are combined into one number, so that one search compares both.
         most = len(moments) + 1
         rows = self._codes * most + np.searchsorted(moments, self._times, "right")
         wanted = codes * most + np.searchsorted(moments, times, "right")
@@ -179,7 +182,7 @@ class LastRows:
         self._sort()
         passed = self._times <= self._horizon
         codes, times, places = self._codes[passed], self._times[passed], self._places[passed]
-        # The last row of each key counts, unless the stored row has a later time.
+        # The newest row of a key replaces the stored row of this key, unless the stored row has a later time.
         last = np.append(codes[1:] != codes[:-1], True)
         codes, times, places = codes[last], times[last], places[last]
         newer = times >= self._at.take(codes)
@@ -246,7 +249,7 @@ class LookUp:
                 ready = train.take(np.flatnonzero(self._times(train) < self.upto))
                 self._wait(train.take(early))
         out = self._answers(ready) if len(ready) else None
-        # Late rows are only counted as missing, so they need not wait: they get the rows that they find now.
+        # Late rows are only counted as missing, so they do not wait: they are joined with the rows that have arrived.
         late = train.late
         if late is not None:
             late = late.became(*self._looked_up(late.as_train(), Counter()))
@@ -266,7 +269,10 @@ class LookUp:
         return self._hear_rows_mark(upto, (Moment(upto, now),))
 
     def overdue(self, before: float) -> int | None:
-        """Return the time up to which `release` answers all tuples that arrived by `before`; None if no such tuple waits."""
+        """Return the event time in µs with which `release` answers all waiting tuples that arrived by `before`.
+
+        Return None if no such tuple waits.
+        """
         latest = [
             int(in_us(train, self._time).max()) + 1
             for train in self.waiting
@@ -285,7 +291,10 @@ class LookUp:
         return times
 
     def _in_tuples_unit(self, mark: int, causes: Causes) -> tuple[int, Causes]:
-        """Convert the rows' watermark to the tuples' unit, rounded up so that every tuple time below it is complete."""
+        """Convert the rows' watermark to the tuples' unit of time, rounded up.
+
+        If a tuple's event time is below the converted watermark, all rows that the tuple can find have arrived.
+        """
         unit, rows_unit = self._time.unit_us, self._rows_time.unit_us
         if unit == rows_unit or mark == NO_PROGRESS:
             return mark, causes
@@ -310,7 +319,7 @@ class LookUp:
     def _released(self, arrived: float) -> Train | None:
         """Return the results of tuples that need not wait any more.
 
-        A result's arrival is at least `arrived`, the arrival of the row that moved the watermark past the waiting tuple.
+        `arrived` is the arrival time of the row that moved the watermark past these tuples; no result has an earlier arrival time.
         """
         ready, left = [], []
         for train in self.waiting:
@@ -349,7 +358,7 @@ class LookUp:
         return out if len(out) else None
 
     def _looked_up(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
-        """Return the output, and for each output row the position in the train of the tuple it was made from."""
+        """Return the joined rows, and for each joined row the position of its tuple in the train."""
         present = key_mask(train, self._keys)
         sources = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(sources)

@@ -19,7 +19,7 @@ class UnmatchedRows:
         self._schema = schema
 
     def added(self, train: Train, pairs: Train, sources: Places) -> tuple[Train, Places]:
-        """Return the pairs followed by the unmatched tuples, and for each row the position of its tuple in `train`."""
+        """Return the pairs followed by the unmatched tuples, and for each of these rows the position of its tuple in `train`."""
         is_alone = np.ones(len(train), bool)
         is_alone[sources] = False
         alone = np.flatnonzero(is_alone)

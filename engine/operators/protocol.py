@@ -1,11 +1,11 @@
-"""Interface of an operator.
+"""Interface of an operator, which takes a train of tuples and returns a train of results, or None.
+
+A result carries the arrival time of the tuple that caused it. The progress of event time (`train.watermark` and its
+`causes`) is passed on even when every tuple is filtered out. An operator has three methods:
 
     process(train)   return the results for these tuples, or None if there is nothing to pass on; the work per call is limited
     wants(time)      return True if a watermark of `time` makes the operator do something, even without tuples
     snapshot()       return the state, which restore() of an operator built from the same plan accepts
-
-A result carries the arrival time of the tuple that caused it. The progress of event time (`train.watermark` and its
-`causes`) is passed on even when every tuple is filtered out.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Windows of a fixed number of tuples. One operator numbers a stream's tuples; each query has another operator, which closes its windows.
 
+An operator between these two, such as a filter or a join with a table, does not change which numbers a window covers: tuples
+that a filter drops still count towards the window's length. A window in which no tuple is left emits no row.
+
     NumberOperator      in: tuples                     out: tuples with numbers; the watermark is their count
     RowWindowOperator   in: numbered tuples            out: (keys…, aggregates…) of the last `rows` tuples, after every
                                                        `slide` tuples
-
-An operator between these two, such as a filter or a join with a table, does not change which numbers a window covers: tuples
-that a filter drops still count towards the window's length. A window in which no tuple is left emits no row.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class RowWindowOperator:
         self._recent = concatenated([self._recent, train], self._input)
         self._offered = np.concatenate([self._offered, np.full(len(train), stands_for(train.kept))])
         numbers = self._numbers()
-        if (numbers[1:] < numbers[:-1]).any():  # An outer join emits its unmatched tuples last
+        if (numbers[1:] < numbers[:-1]).any():  # An outer join emits its unmatched tuples after all pairs
             order = np.argsort(numbers, kind="stable")
             self._recent, self._offered = self._recent.take(order), self._offered.take(order)
 
@@ -126,7 +126,7 @@ class RowWindowOperator:
             self._recent, self._offered = self._recent.slice(gone, len(self._recent)), self._offered[gone:]
 
     def _closed(self, ends: Numbers, causes: Causes) -> Iterator[Train]:
-        """Yield the answers of the windows that have at least one tuple left."""
+        """Yield the answers of the windows with these ends; windows without tuples have no answer."""
         starts, numbers = np.maximum(self._first, ends - self._window.rows), self._numbers()
         begins, stops = np.searchsorted(numbers, starts), np.searchsorted(numbers, ends)
         offered = np.concatenate([[0.0], np.cumsum(self._offered)])

@@ -1,6 +1,4 @@
-"""Filter and projection in one operator.
-
-    in: tuples                              out: values of the expressions, for tuples that satisfy the condition
+"""Filter and projection in one operator: for each tuple that satisfies the condition, the values of the expressions.
 
 A tuple for which an expression fails (an overflow, an impossible cast) is left out and counted with its reason.
 """
@@ -58,13 +56,16 @@ class SelectOperator(Stateless):
         return train
 
     def _late(self, late: LateRows) -> LateRows | None:
-        """Return the late rows that satisfy the condition, or None; late rows for which an expression fails are not counted as failed."""
+        """Return the late rows that satisfy the condition, or None.
+
+        A late row for which an expression fails is left out, but not counted as failed.
+        """
         if self._condition is not None:
             failures = RowFailures()
             mask, failed = self._condition(late.as_train(), failures), failures.rows
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if not len(late):
-            return None  # Without rows no expression is computed, so the columns would be those of the input
+            return None  # Without rows, the projection of the columns cannot be computed
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None:

@@ -1,10 +1,10 @@
 """Sources, through which a stream's tuples enter the network: they drop late tuples and set the watermark.
 
-    in: tuples in the order of arrival      out: the tuples that are not late; watermark = largest event time − lateness
-
 A tuple is late if its event time lies before the watermark that earlier tuples have set. So which tuples are late depends
 only on the order of arrival, never on how the input was divided into trains. A tuple without an event time counts as late. The gateway
 writes each batch in the order of event time (`engine.data.batch_order`), so only earlier batches can make a tuple late.
+
+    in: tuples in the order of arrival      out: the tuples that are not late; watermark = largest event time − lateness
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class SourceOperator:
         )
 
     def missing(self, dropped: LateRows) -> LateRows:
-        """Return the dropped rows that have an event time, with the current watermark as the watermark that each row was behind."""
+        """Return the dropped rows that have an event time, as late rows.
+
+        Each row carries the current watermark, from which windows see whether they still count the row.
+        """
         if self._time is None:
             return dropped
         valid = dropped.columns[self._time].valid

@@ -1,7 +1,6 @@
-"""Join with a static table.
+"""Join with a static table: emits each tuple with every row of the table that has an equal key.
 
-in: tuples                              out: each tuple with every table row of equal key
-                                        outer join: also the tuples without a matching row
+An outer join also emits the tuples without a matching row.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class TableJoinOperator(Stateless):
         return out
 
     def _joined(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
-        """Return the output, and for each output row the position in the train of the tuple it was made from."""
+        """Return the joined rows, and for each joined row the position of its tuple in the train."""
         present = key_mask(train, self._keys)
         chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(chosen)

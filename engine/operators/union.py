@@ -1,6 +1,6 @@
-"""UNION ALL: merge several inputs into one stream, with one operator for each input.
+"""UNION ALL: merges several inputs into one stream, with one operator for each input.
 
-in: tuples of one input                 out: the same tuples; the watermark is the lowest of all inputs
+Each operator emits the tuples of its input unchanged. The watermark of the output is the lowest watermark of all inputs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sliding windows of event time: one operator adds trains to panes; each query has another operator, which closes its windows.
 
-    in: tuples, watermarks                  out: (window_start, window_end, keys…, aggregates…) at each window's end
-
 A window [end − range, end) closes when event time is complete up to `end`. It emits a row for every group that has a
 tuple in it. Windows end at multiples of the slide, or with SLIDE AT MOST at times that a schedule chooses
 (`engine.windows.window_schedule`).
+
+    in: tuples, watermarks                  out: (window_start, window_end, keys…, aggregates…) at each window's end
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class WindowOperator:
     def __init__(
         self, store: PaneStore, schedule: WindowSchedule, plan: WindowAggregate, unit_us: int
     ) -> None:
-        """Join the readers of a store of panes; `unit_us` is the unit of the event time of the plan's input."""
+        """Create the operator that closes the windows of `plan`, and register it as a reader of the pane store.
+
+        `unit_us` is the unit of the event time of the plan's input, in microseconds.
+        """
         assert isinstance(plan.window, TimeWindow)
         self._store, self._schedule = store, schedule
         self._aggregates, self._schema = plan.aggregates, plan.schema
@@ -67,7 +70,7 @@ class WindowOperator:
         """Number of panes of one window."""
         self.slide = self._slide // store.pane
         """Number of panes by which windows slide; for windows with SLIDE AT MOST, the largest such number."""
-        # Each window is a reader: a query may have several windows, and a window may outlive the query that built it.
+        # The reader has the name of the window, not of a query: a query may have several windows, and queries may share a window.
         self._reader = f"{plan.window} {plan.aggregates} {plan.schema}"
         self.measures: set[Measure] = {("rows", None)}.union(*map(measures_of, plan.aggregates))
         store.measures |= self.measures
@@ -78,7 +81,7 @@ class WindowOperator:
         )
         if self.at_most and fresh is not None:
             schedule.start_after(self._reader, (fresh + self._range) // store.pane - 1)
-        # Reserve the panes of the first window; otherwise they could be dropped once no shorter window needs them.
+        # The store must hold the panes of the first window; otherwise they could be dropped once no shorter window needs them.
         store.needs_from(self._reader, NO_PROGRESS if fresh is None else fresh)
 
     def process(self, train: Train) -> Train | None:
@@ -152,7 +155,8 @@ class WindowOperator:
         missing = self._store.missed(start, end)
         offered = whole.offered + missing.rows
         kept = whole.tuples / offered if offered else 1.0
-        # SCALED aggregates count dropped rows, which are assumed to be like the kept rows, but they do not count late rows.
+        # SCALED aggregates count dropped rows: these rows are assumed to be like the kept rows.
+        # SCALED aggregates do not count late rows.
         each = 1 + missing.dropped / whole.offered if whole.offered else 1.0
         results = [answered(aggregate, whole, groups, rows, each) for aggregate in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
@@ -181,9 +185,10 @@ class PeriodicWindowOperator(WindowOperator):
 
     @property
     def slack(self) -> int:
-        """Event time that may pass after a window's end before its answer is late: one pane, plus the time that is left of SLIDE.
+        """Event time that may pass after a window's end before its answer is late.
 
-        A window that slides by less than SLIDE AT MOST allows is answered early, so its answer may also come later.
+        The slack is one pane, plus the difference between SLIDE AT MOST and the actual slide. A window with a shorter slide is
+        answered earlier than required, so its answer may also come later.
         """
         return (self.slide - self._schedule.period(self._reader) + 1) * self._store.pane
 

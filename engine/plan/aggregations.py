@@ -30,7 +30,7 @@ class Aggregation(StrEnum):
     PERCENTILE = "percentile"  # Percentile at the fraction `parameter`, interpolated between two values
     FIRST = "first"  # First value in the order of event time, then of arrival
     LAST = "last"
-    TOP = "top"  # Most frequent values, `parameter` in number, as a text "value:count, …"
+    TOP = "top"  # The most frequent values, as a text "value:count, …"; `parameter` is the number of values
     # The approximate functions use sketches (engine.data.sketches).
     APPROX_COUNT_DISTINCT = "approx_count_distinct"
     APPROX_QUANTILE = "approx_quantile"
@@ -100,7 +100,7 @@ SIGNATURES = (
         Gives.FLOAT,
         "APPROX_QUANTILE(x, 0.95)",
     ),
-    # The maximum parameter is lower than for TOP, because a sketch holds only 768 values.
+    # The maximum k of APPROX_TOP_K is lower than that of TOP, because a sketch holds only 768 values.
     AggregateSignature(
         Aggregation.APPROX_TOP,
         "approx_top_k",

@@ -93,7 +93,7 @@ class KeyTrace:
             hint = f"add left.{self._key} = right.{self._key} to the join's condition"
             raise self._refused("joins tuples of different shards", hint)
         if isinstance(plan, LastJoin) and plan.outer:
-            return left  # The key of the right side may be NULL
+            return left  # An outer join may emit NULL as the key of the right side
         return left | frozenset(place + len(plan.left.schema) for place in right)
 
     def _refused(self, what: str, remedy: str) -> InvalidInput:

@@ -141,7 +141,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Apart:
-    """Plan that passes on its input under the name of one query, so that the nodes above equal no node of another query."""
+    """Plan that passes on its input under the name of one query, so that no other query shares the operators that read this plan."""
 
     input: Plan
     owner: str
@@ -167,8 +167,8 @@ class Filter:
 class Numbered:
     """Plan that adds a column with the number of each tuple, in the order of arrival.
 
-    That column is the event time of all nodes above, up to a window of rows. A filter between them removes tuples from
-    the window but does not change which numbers the window spans.
+    Plans that read this plan use that column as event time, up to a window of rows. A filter before that window removes
+    tuples from the window, but does not change which numbers the window spans.
     """
 
     input: Plan
@@ -350,7 +350,7 @@ def _column(plan: Plan, time: EventTime) -> Column:
 
 @dataclass(frozen=True)
 class Query:
-    """Planned query: its text, its plan, and True in `scaled` if it uses SCALED or SCALED_ERROR."""
+    """Planned query: its name, its text and its plan; `scaled` is True if the query uses SCALED or SCALED_ERROR."""
 
     name: str
     sql: str
@@ -368,7 +368,7 @@ def inputs(plan: Plan) -> Iterator[Plan]:
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan and all plans below, each before its inputs, and the inputs from left to right."""
+    """Yield a plan and all its parts; each part comes before its inputs, and the left input of a join before the right input."""
     stack = [plan]
     while stack:
         node = stack.pop()

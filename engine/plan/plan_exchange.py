@@ -44,7 +44,10 @@ class Unbounded(Exception):
 
 
 def wait_us(plan: Plan, running: Set[Plan]) -> int:
-    """Return by how many µs event time must advance before the exchange; `running` has the plans that have their state already."""
+    """Return by how many µs event time must advance before the exchange.
+
+    `running` has the plans with operators that run already, and so have their state.
+    """
     return 2 * late_us(plan, running)
 
 

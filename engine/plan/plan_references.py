@@ -19,7 +19,7 @@ def reads(query: Query) -> set[str]:
 
 
 def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
-    """Return the queries with these names and all queries that depend on them, readers first."""
+    """Return the queries with these names and all queries that read their answers; a query comes before the queries that it reads."""
     found: list[str] = []
     # Queries are in the order of their declaration, and a query reads only earlier queries.
     for name, query in queries.items():
@@ -29,7 +29,10 @@ def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
 
 
 def check_lookups(plan: Plan, queries: Mapping[str, Query]) -> None:
-    """Raise InvalidInput if a [LAST BY …] joins a stream with itself: the policy would then decide which side gets a tuple first."""
+    """Raise InvalidInput if a [LAST BY …] joins a stream with itself.
+
+    The operator policy would decide whether a row is stored before or after it looks up, and the answers would depend on that.
+    """
     for part in walk(plan):
         if isinstance(part, LastJoin) and (
             both := streams(part.left, queries) & streams(part.right, queries)

@@ -1,4 +1,7 @@
-"""Equivalent plans of one query: the same answers from different operators.
+"""Equivalent plans of one query: plans that give the same answers with different operators.
+
+A condition can be tested before a join, which keeps tuples out of the join's state, or only on the pairs of the join.
+Queries can share operators, or each query can have operators of its own. The names of these alternatives are:
 
     select first            join(filter(a), filter(b))          filters keep tuples out of the join's state
     select after the join   join(a, b) where …                  conditions are tested on pairs only, as part of the join
@@ -46,9 +49,9 @@ from engine.plan.pruning import moved, pruned
 
 
 def arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """Return a plan by the settings, with neutral column names and with the plans of the queries that it reads.
+    """Return the plan rewritten by the settings, with neutral column names.
 
-    Operators that are not shared belong to the query `owner`.
+    The plans of other queries that the plan reads are inserted. Operators that are not shared belong to the query `owner`.
     """
     if isinstance(plan, QueryOutput):
         return arranged(queries[plan.query].plan, queries, settings, owner)
@@ -69,7 +72,7 @@ def arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, o
 
 
 def selected_after(plan: Plan) -> Plan:
-    """Return an inner join with the filters of its sides moved into its residual condition; other plans unchanged."""
+    """Return an inner join with the filters of its sides moved into its residual condition; return any other plan unchanged."""
     match plan:
         case IntervalJoin() | WindowJoin():
             (left, on_left), (right, on_right) = freed(plan.left), freed(plan.right)

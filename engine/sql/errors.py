@@ -84,7 +84,7 @@ class Text:
         if not starts_and_ends:
             return ""
         start, end = min(start for start, _ in starts_and_ends), max(end for _, end in starts_and_ends)
-        # Closing parentheses belong to no node of the tree, so this loop adds the missing ones.
+        # Closing parentheses belong to no node of the tree, so the missing closing parentheses are added.
         while end >= 0 and self.sql.count("(", start, end + 1) > self.sql.count(")", start, end + 1):
             closing = self.sql.find(")", end + 1)
             end = closing if closing >= 0 else len(self.sql)

@@ -43,14 +43,14 @@ from engine.plan.plan import (
 from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
 from engine.sql.terms.normal_form import all_of, key
 
-# First provisional positions of keys and of aggregates; 0 and 1 are window_start and window_end.
+# First provisional column number of a key, and of an aggregate; the numbers 0 and 1 stand for window_start and window_end.
 FIRST_KEY = 2
 FIRST_AGGREGATE = 1_000_000
 
 
 @dataclass(frozen=True)
 class WantedAggregate:
-    """Aggregate that a query asks for, without the position of its argument, which is an expression below the window."""
+    """Aggregate that a query asks for; its argument is still an expression, not yet the position of a column."""
 
     aggregate: Aggregate
     argument: Expression | None
@@ -95,7 +95,10 @@ class Grouped(Expressions):
         return super().read(node)
 
     def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
-        """Yield the expressions without a value below the window: they contain an aggregate, window_start, window_end or an alias."""
+        """Yield the expressions that can be computed only from the results of the window.
+
+        Each contains an aggregate, window_start, window_end or an alias.
+        """
         for part in root.walk():
             if is_aggregate(part) or (
                 isinstance(part, exp.Column) and (self._is_own_bound(part) or self.scope.find(part) is None)
@@ -151,7 +154,7 @@ class Grouped(Expressions):
     def aggregate(
         self, node: exp.Anonymous, condition: Expression | None = None, scaling: str = ""
     ) -> Expression:
-        """Read an aggregate; `scaling` names the function of SCALINGS around the aggregate, or is empty."""
+        """Read an aggregate; `scaling` is the name of the function around the aggregate, SCALED or SCALED_ERROR, or empty."""
         name = str(node.name).lower()
         arguments = list(node.expressions)
         if name in SCALINGS:
@@ -299,7 +302,7 @@ def windowed(
     wanted: Sequence[WantedAggregate],
     clock: Column | None = None,
 ) -> tuple[WindowAggregate, dict[int, Expression]]:
-    """Return the windowed aggregate, and its output columns by provisional position.
+    """Return the windowed aggregate, and its output columns by their provisional numbers (see FIRST_KEY).
 
     `time` is the event time of the window; keys and arguments that are not columns are computed below the window.
     `clock` is the column that orders tuples for FIRST and LAST in a window of rows.

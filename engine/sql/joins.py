@@ -1,8 +1,8 @@
 """Plans FROM and WHERE: filters below joins, keys of joins, limits of the time distance, and the conditions that remain.
 
-A condition of WHERE or of an inner JOIN's ON is placed where it costs least:
+A condition of WHERE or of an inner JOIN's ON is placed where it costs least. A condition on one stream becomes a filter
+below the join. Conditions on both streams become part of the join:
 
-    on one stream only                          a filter below the join
     compares the times of both sides            limits the join's time distance: b.ts BETWEEN a.ts - … AND a.ts + …
     equates a value of each side                a key of the join
     any other condition                         the join's residual condition, tested for each pair
@@ -85,7 +85,7 @@ class Item:
 
     @property
     def place(self) -> exp.Expr:
-        """Part of the parsed text to which errors about the join of this item point."""
+        """Part of the parsed text to which an error points if it is about the join of this item."""
         return self.join or self.relation.node
 
     @property
@@ -293,7 +293,10 @@ class Joiner:
         return Project(plan, tuple(columns), canonical(columns), relation.time.place)
 
     def _bound(self, one: int, other: int, windows: Sequence[TimeWindow | RowWindow | None]) -> Bound:
-        """Return the limits that the conditions set for time(other) − time(one); no limits if both sides have windows."""
+        """Return the limits that the conditions set for the time distance time(other) − time(one).
+
+        There are no limits if both sides have windows, because the windows limit the distance.
+        """
         relations = [self.items[owner].relation for owner in (one, other)]
         for relation in relations:
             if isinstance(relation.window, RowWindow):
@@ -488,7 +491,10 @@ def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
 
 
 def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[int, ...]]:
-    """Return the plan with a column for each wanted expression, added if the plan lacks it, and the positions of these columns."""
+    """Return the plan with a column for each wanted expression, and the positions of these columns.
+
+    A projection adds a column for each expression that is not a column of the plan already.
+    """
     added = [fromkey for fromkey in dict.fromkeys(wanted) if not isinstance(fromkey, Column)]
     width = len(plan.schema)
     if added:

@@ -37,7 +37,7 @@ class Relation:
     """Event time; its `place` is a position among the columns of the plan, not among `columns`."""
     last: tuple[int, ...] = ()
     """Positions in the plan of the key columns of [LAST BY …]; empty without that clause."""
-    # Part of the parsed text to which errors about this relation point.
+    # Part of the parsed text to which an error about this relation points.
     node: exp.Expr = field(default_factory=exp.Null, compare=False)
 
     @property
@@ -76,7 +76,9 @@ class Scope:
 
     def __init__(self, text: Text, relations: Sequence[Relation]) -> None:
         self.text, self.relations = text, relations
-        self.hidden: set[tuple[int, str]] = set()  # Columns that USING hides: the second column of each pair
+        self.hidden: set[tuple[int, str]] = (
+            set()
+        )  # Columns that USING hides: of two equal columns, only the first is visible
         self._found: dict[str, list[Visible]] = {}
         for owner, relation in enumerate(relations):
             for column in relation.columns:

@@ -46,7 +46,10 @@ def default_name(node: exp.Expr, place: int) -> str:
 
 
 def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expression]) -> tuple[Named, ...]:
-    """Return the columns with distinct names; a name that the user wrote stays, and any other name that is taken gets a number."""
+    """Return the columns with distinct names.
+
+    A name that the user wrote does not change. Any other name gets a number if a column with this name exists already.
+    """
     taken: set[str] = set()
     for item in items:
         if item.given and item.name.lower() in taken:
@@ -83,7 +86,10 @@ def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[N
 
 
 def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> Plan:
-    """Return a projection of the plan to these expressions under neutral names; the plan itself if these are just its columns."""
+    """Return a projection of the plan to these expressions, under neutral names.
+
+    If the expressions are just the columns of the plan, return the plan itself.
+    """
     columns = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
     place = time_place(plan, expressions, time)
     if list(expressions) == columns and (place is None or event_time(plan) == time):

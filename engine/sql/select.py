@@ -1,9 +1,8 @@
 """Turns the tree of a query into its plan: SELECT, GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries.
 
-FROM and WHERE        joins.py
-aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
-HAVING                a filter above the WindowAggregate
-SELECT                a projection on top, unless it would change nothing
+`joins.py` plans FROM and WHERE. `group_by.py` plans keys and aggregates as a WindowAggregate, with a projection below if
+keys or arguments are computed. HAVING becomes a filter above the WindowAggregate. SELECT becomes a projection on top of
+the plan, unless this projection would change nothing.
 """
 
 from __future__ import annotations
@@ -425,7 +424,7 @@ def read_from(plan: Plan) -> Relation:
 
 
 def computed(relation: Relation) -> Relation:
-    """Return the relation with a projection that computes its expressions, so that its columns are the columns of its plan."""
+    """Return the relation with a new plan: a projection that computes all columns of the relation."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
     columns = tuple(
         Named(column.name, computed_column.expression)

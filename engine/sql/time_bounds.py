@@ -111,7 +111,7 @@ class TimeBounds:
         limit, unit = -difference.constant_us, self._unit_us()
         if kind is exp.LT:
             limit -= 1
-        # Times are whole units, so a limit between two units is rounded to the stricter unit.
+        # Times are whole units, so a limit that lies between two whole units is rounded to the stricter of the two.
         if (difference.left, difference.right) == (-1, 1):
             return Bound(high_us=limit // unit * unit)
         if (difference.left, difference.right) == (1, -1):
@@ -158,7 +158,7 @@ class TimeBounds:
         return Linear(constant_us=int(node.name) * unit)
 
     def _check_unit(self, times: Linear | None, number: exp.Expr) -> None:
-        """Raise an error for a plain number in place of an interval, as a distance between two timestamps."""
+        """Raise an error if a plain number, instead of an interval, is the distance between two timestamps."""
         if times and (times.left or times.right) and isinstance(number, exp.Literal) and not number.is_string:
             hint = "INTERVAL '1 second'"
             raise self.text.error(

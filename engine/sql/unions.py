@@ -38,7 +38,10 @@ def _check(text: Text, node: exp.Union) -> None:
 
 
 def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relation]) -> Relation:
-    """Return the union of all relations, with the column names of the first and an event time that all share."""
+    """Return the union of all relations, with the column names of the first relation.
+
+    Its event time is a column that is an event time in all relations.
+    """
     width = len(relations[0].columns)
     for branch, relation in zip(branches, relations, strict=True):
         if len(relation.columns) != width:

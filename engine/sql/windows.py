@@ -85,7 +85,7 @@ def told(length_us: int) -> str:
 
 
 def check_unit(text: Text, node: exp.Expr, window: TimeWindow, unit_us: int) -> None:
-    """Raise an error for a window with a length that is no multiple of the unit of the event time, which may be milliseconds."""
+    """Raise an error if RANGE or SLIDE is no multiple of the unit of the event time, which may be a millisecond."""
     for told, length_us in (("RANGE", window.range_us), ("SLIDE", window.slide_us)):
         if length_us % unit_us:
             what = f"{told} is not a multiple of {unit_us:,} µs, the unit of the event time"

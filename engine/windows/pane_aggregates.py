@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# Number that is subtracted from the count n (n or n - 1 is the divisor), and True for a standard deviation, which is a square root.
+# For each aggregate: the number that is subtracted from n in the divisor, and True for a standard deviation (a square root).
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),
@@ -75,14 +75,20 @@ def estimate_of(aggregate: Aggregate) -> Measure:
 
 
 def norm_of(aggregate: Aggregate) -> Measure:
-    """Return the measure that holds √Σ x²·e, for a sum; for a count, the measure of Σ e, which is the square of that root."""
+    """Return the measure from which the standard error of a scaled aggregate is computed.
+
+    For a sum, this measure holds √Σ x²·e. For a count, it holds Σ e, which is the square of that root if each x is 1.
+    """
     if aggregate.function is Aggregation.SUM:
         return "norm", aggregate.argument
     return estimate_of(replace(aggregate, error=False))
 
 
 def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each: float = 1.0) -> Values:
-    """Return the aggregate's value for each group; each tuple stands for `each` times as many tuples as the pane recorded."""
+    """Return the aggregate's value for each group.
+
+    If tuples were dropped, each tuple in the pane stands for `each` times as many tuples as the pane recorded.
+    """
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
     if aggregate.scaled:
         return estimated(aggregate, pane, groups, each)
@@ -115,9 +121,10 @@ def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each:
 
 
 def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> Values:
-    """Return what a count or sum would be without shedding, as an estimate, or the standard error of that estimate.
+    """Return an estimate of a count or sum without shedding, or the standard error of such an estimate.
 
-    The error uses, with f for `each`: Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
+    The square of the error is a sum over the tuples x, with f for `each`. A tuple stands for e tuples before shedding:
+    Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
     """
     data = measured(pane, estimate_of(aggregate), groups, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -38,7 +38,7 @@ HALF, LOWER = 32, (1 << 32) - 1
 PANE_BYTES = 1000
 # Bytes that Python uses for one count of missing rows; there is one per pane and window end.
 MISSED_BYTES = 200
-# Bytes that each kept value takes in addition: its group code and its time.
+# Bytes that a pane uses for each stored value besides the value itself: for its group code and its time.
 LISTED_BYTES = 16
 # Number of tuples before shedding that a tuple stands for: one number for all tuples, or an array with a number for each.
 Each = float | Array
@@ -109,7 +109,7 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        # Missing rows by the number of their pane, and by the number of the first window end that can still count them.
+        # Numbers of missing rows, each with two keys: the number of the rows' pane, and the first window end that counts the rows.
         self._missed: dict[tuple[int, int], MissingRows] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
@@ -180,7 +180,7 @@ class PaneStore:
         return [pane for pane in panes if pane is not None]
 
     def keep_beside(self, size: int) -> None:
-        """Set the bytes of combined panes that are held for windows, in addition to the bytes of the panes."""
+        """Set the bytes of the combined panes that are kept for windows answered later; these bytes count as state of the store."""
         self._beside = size
         self._tell()
 
@@ -277,7 +277,10 @@ class PaneStore:
     def _fitting(
         self, pane: Pane, sizes: Sizes, codes: Codes, columns: Sequence[Values]
     ) -> tuple[int, Places]:
-        """Return the number of groups and the positions of the tuples that fit into the pane; count the other tuples as refused."""
+        """Return the number of groups for which the pane has room, and the positions of the tuples that fit into the pane.
+
+        All other tuples are counted as refused.
+        """
         holding = self.holding
         places = np.flatnonzero(codes >= 0)
         if len(places) < len(codes):
@@ -305,7 +308,7 @@ class PaneStore:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that measures use: `width` bytes per group, and for each tuple the values in the columns at the positions `places`."""
+    """Bytes that a pane's measures use: `width` bytes per group, and for each tuple the values of the columns at `places`."""
 
     widths: dict[Measure, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
@@ -465,13 +468,13 @@ def add_sum(state: Array, codes: Codes, data: Array) -> None:
 
 
 def whole_sum(halves: Array) -> tuple[Array, Array]:
-    """Return the sums of the two halves, and a mask of the sums that fit into int64."""
+    """Return the integer sums that are stored as two halves of 32 bits, and a mask of the sums that fit into int64."""
     high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
     return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
 
 
 def approximate_sum(halves: Array) -> Array:
-    """Return the sums of the two halves as floats, which can hold any sum."""
+    """Return the integer sums that are stored as two halves of 32 bits, as floats, which can hold any sum."""
     sums: Array = halves[0] * float(1 << HALF) + halves[1]
     return sums
 
@@ -519,7 +522,7 @@ def add_scaled_sum(state: Array, codes: Codes, data: Array, each: Each) -> None:
 
 
 def weighted(codes: Codes, data: Array | None, each: Each, size: int) -> Array:
-    """Return sums of the data by group, or counts without data; each value counts `each` times."""
+    """Return the sum of the values of each group, or the number of values without `data`; each value counts `each` times."""
     if isinstance(each, float):
         return np.bincount(codes, data, minlength=size) * each
     return np.bincount(codes, each if data is None else data * each, minlength=size)
@@ -562,7 +565,9 @@ START: dict[str, Callable[[int, Any], Array]] = {
     "sum": start_sum,
     "min": lambda size, kind: np.full(size, extreme(kind, largest=True), kind.numpy),
     "max": lambda size, kind: np.full(size, extreme(kind, largest=False), kind.numpy),
-    "moments": lambda size, _: np.zeros((3, size)),  # Count, mean and sum of squared deviations
+    "moments": lambda size, _: np.zeros(
+        (3, size)
+    ),  # Three rows per group: count, mean, sum of squared deviations
     "scaled sum": lambda size, kind: start_sum(size, kind).astype(np.float64),
     **dict.fromkeys(
         ("scaled rows", "scaled count", "error rows", "error count", "error sum", "norm"),
@@ -587,7 +592,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Any, Each], None]] = {
     "error sum": add_error,
     "norm": add_root,
 }
-# Functions that combine a measure of two panes; all other measures are added.
+# Functions that combine a measure of two panes, by the name of the measure; measures that are not named are added.
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.maximum,

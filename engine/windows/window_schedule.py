@@ -35,7 +35,7 @@ from scheduler.windows import ScanCosts
 from scheduler.windows.scan_model import SubGroup
 from scheduler.windows.tasks import PERIODS
 
-# Costs in units of one combined pane, about 7 µs: per pane, per scan, and per answer that is made and passed on.
+# Costs of a scan per pane, per scan, and per answer; the unit is the cost of combining one pane, about 7 µs.
 COSTS = ScanCosts(interval=1.0, call=1.0, answer=4.0)
 
 
@@ -129,7 +129,7 @@ class WindowSchedule:
         """Yield the unanswered ends of a window up to `reached`, the pane that event time has reached."""
         self._settle(reached)
         reader = self._flexible[name]
-        # Another window may have caused the choice of ends beyond `reached`; these ends wait.
+        # Ends beyond `reached` may have been chosen already, together with ends of another window; such ends wait.
         while reader.ends and reader.ends[0] <= reached:
             yield reader.ends[0]
             del reader.ends[0]
@@ -182,7 +182,7 @@ class WindowSchedule:
                 reader.last = due
 
     def _settle_late(self, reached: int, numbers: Sequence[int]) -> None:
-        """Choose ends for windows that are several ends behind event time: few ends, and ends in common with other windows if possible."""
+        """Choose ends for windows that are several ends late: few ends, and if possible ends that several windows have in common."""
         pending = self._settings.late == "late-pending"
         while True:
             due = {name: self._due(reader, reached, numbers) for name, reader in self._flexible.items()}
@@ -192,7 +192,7 @@ class WindowSchedule:
             matching = [name for name, end in due.items() if end is not None and (pending or end < reached)]
             latest = {name: (self._flexible[name].last or 0) + self._slide(name) for name in matching}
             end = min(min(latest.values()), reached)
-            # The distance from `end` to the next common end is at most the smallest SLIDE AT MOST.
+            # The next common end of these windows is at most their smallest slide after `end`.
             before = end + min(self._slide(name) for name in matching)
             for name in matching:
                 reader = self._flexible[name]
@@ -225,7 +225,7 @@ class WindowSchedule:
         return self._periods[reader.slide] if reader.at_most else reader.slide
 
     def _scan(self, end: int, due: Iterable[WindowReader]) -> dict[int, Pane]:
-        """Scan from the youngest pane and return the combined pane of each window, by length, the shortest first."""
+        """Scan the panes from the youngest on, and return the combined pane for each window length, beginning with the shortest."""
         measures: dict[int, set[Measure]] = {}
         for reader in due:
             measures.setdefault(reader.window, set()).update(reader.measures)
@@ -235,14 +235,17 @@ class WindowSchedule:
         panes: dict[int, Pane] = {}
         before, start = Pane(), end
         for window in windows:
-            # Measures that only shorter windows need are not combined beyond those windows.
+            # Older panes are combined only for longer windows, and so only with the measures that longer windows need.
             before = merged_panes([before, *self._store.youngest(end - window, start)], measures[window])
             panes[window], start = before, end - window
         return panes
 
 
 class Scans:
-    """Cache of combined panes for windows that are answered later at one event time, as far as the memory limit has room."""
+    """Cache of panes that a shared scan has combined, for windows that are answered after the scan at the same event time.
+
+    The cache holds only what fits into the memory limit of the class.
+    """
 
     def __init__(self, store: PaneStore) -> None:
         self._store = store
@@ -251,7 +254,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # Group codes have changed since these panes were cached
+        if self._recodings != self._store.recodings:  # New group codes make all cached panes invalid
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:
@@ -280,7 +283,7 @@ class Scans:
 
 
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
-    """Return the period of each value of SLIDE AT MOST, where periods and slides are numbers of panes."""
+    """Return the period of each value of SLIDE AT MOST; periods and slides are counted in panes."""
     windows: dict[tuple[int, bool], list[int]] = {}
     for reader in readers:
         windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)

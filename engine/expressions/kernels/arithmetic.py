@@ -98,7 +98,7 @@ def multiply_integers(left: Array, right: Array) -> Checked:
         return product, None, None
     if product.dtype == np.int32:
         return product, None, outside(np.multiply(left, right, dtype=np.int64), low, high)
-    # Far from the limit, a float product is exact enough for the check; near the limit, Python integers decide.
+    # Far from 2^63, a product of floats is exact enough to find an overflow; near 2^63, Python integers decide.
     size = np.abs(np.multiply(left, right, dtype=np.float64))
     bad = size > 2.0**63 * 1.000001
     for place in np.flatnonzero((size > 2.0**63 * 0.999999) & ~bad):
@@ -126,7 +126,10 @@ def zeros(divisor: Array, dividend: Array) -> Mask | None:
 
 
 def remainder(left: Array, right: Array, low: int | None) -> tuple[Array, Array, Mask | None, Mask | None]:
-    """Return the remainder (with the dividend's sign), a safe divisor, and masks of divisors 0 and of quotients that overflow."""
+    """Return four arrays: the remainder, with the sign of the dividend; a divisor without 0; and two masks.
+
+    The masks have the rows where the divisor is 0, and the rows where the quotient overflows.
+    """
     nulls = zeros(right, left)
     divisor = right if nulls is None else np.where(nulls, right.dtype.type(1), right)
     bad = None if low is None else any_or_none((divisor == -1) & (left == low))
@@ -268,7 +271,10 @@ def build_whole(
     arguments: Sequence[Argument],
     result: DataType,
 ) -> Kernel:
-    """Return a kernel for FLOOR or CEIL: a function for floats, or one for decimals and the stored value of 1."""
+    """Return a kernel for FLOOR or CEIL.
+
+    The kernel calls `floats(values)` for floats, and `decimals(values, unit)` for decimals, with the stored value of 1 as `unit`.
+    """
     unit = 10 ** arguments[0].type.scale
     return Kernel(floats if result.is_float else lambda values: decimals(values, unit))
 
@@ -310,7 +316,8 @@ def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Ar
             continue
         places = np.flatnonzero(digits == wanted)
         if scale - wanted > DECIMAL_DIGITS_MAX:
-            # 10^19 is beyond int64: values of at least 5·10^18 would round up to 10^19 and overflow, and all smaller values become 0.
+            # The unit 10^19 is beyond int64. Values of at least 5·10^18 would round up to 10^19, and so overflow.
+            # All smaller values become 0.
             up = np.abs(values[places].astype(np.float64)) >= 5e18 if scale - wanted == 19 else False
             result[places], bad[places] = 0, up
             continue

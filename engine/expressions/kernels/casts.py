@@ -90,7 +90,10 @@ def rescaling(source: DataType, target: DataType, reason: str) -> Kernel:
 
 
 def decimals_to_floats(values: Array, scale: int, dtype: Any) -> Array:
-    """Divide by 10^scale; a value with more digits than the float can hold is divided in two parts."""
+    """Convert stored decimals to floats, by division by 10^scale.
+
+    If a value has more digits than a float can hold, its whole part and its fraction are converted separately.
+    """
     floats: Array = values.astype(dtype)
     if scale == 0:
         return floats
@@ -167,7 +170,8 @@ NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
-    # Arrow and Weir read these notations alike. Integers with more digits may be out of range, so Python reads them.
+    # Numbers in these simple notations are parsed by Arrow, all others by Python.
+    # An integer with more digits than these may be out of range.
     TypeKind.INT32: r"^-?[0-9]{1,9}$",
     TypeKind.INT64: r"^-?[0-9]{1,18}$",
     TypeKind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",

@@ -128,7 +128,8 @@ def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
 
         def found(values: Array) -> Mask:
             places = np.searchsorted(numbers, values)
-            # For a value above all constants, the search returns a position past the end: such a value is compared with the first constant.
+            # A value above all constants gets a position past the end of `numbers`, which would be an index error.
+            # Position 0 is right for a value above all constants, because the first constant differs from this value as well.
             places[places == len(numbers)] = 0
             mask: Mask = numbers[places] == values
             return mask

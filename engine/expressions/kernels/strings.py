@@ -167,7 +167,10 @@ def pattern_parts(pattern: str, escape: str) -> list[Any] | None:
 
 
 def matcher(parts: list[Any]) -> Callable[[pa.StringArray], Mask]:
-    """Return a function that masks the texts that match the parts of a LIKE pattern, if possible without regular expressions."""
+    """Return a function that masks the texts that match the parts of a LIKE pattern.
+
+    Simple patterns are matched without regular expressions, because that is faster.
+    """
     match parts:
         case []:
             return lambda texts: mask_of(pc.equal(texts, ""))

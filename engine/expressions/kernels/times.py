@@ -78,7 +78,7 @@ def build_truncation(arguments: Sequence[Argument], result: DataType) -> Kernel:
     """Return a kernel that truncates times to a constant unit; the planner accepts no other units."""
     unit, moment = arguments
     truncated = truncation(str(unit.value))
-    # If the time is a constant too, it comes as a scalar, because only the first argument becomes a column then.
+    # If both arguments are constants, only the first argument becomes a column, so the time is a scalar.
     if moment.constant:
         return Kernel(lambda _, time: truncated(np.array([time])))
     return Kernel(lambda _, times: truncated(times))

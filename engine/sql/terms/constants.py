@@ -1,4 +1,4 @@
-"""Computes constant expressions while planning, with the functions of the engine, so that both use equal arithmetic."""
+"""Computes constant expressions while planning, with the engine's own functions, so that planner and engine get equal values."""
 
 from __future__ import annotations
 

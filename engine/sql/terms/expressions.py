@@ -445,7 +445,7 @@ def type_or_none(expression: Expression) -> DataType | None:
 
 
 def typed(expression: Expression, type_: DataType | None) -> Expression:
-    """Return the expression; a bare NULL becomes a NULL of the given type, or an int32 NULL without one."""
+    """Return the expression; an untyped NULL becomes a NULL of the given type, or an int32 NULL if no type is given."""
     if expression.type != UNTYPED:
         return expression
     return Literal(None, type_ or DataType(TypeKind.INT32))

@@ -392,7 +392,10 @@ def statement_refused(words: Sequence[str]) -> tuple[str, str] | None:
 
 
 def construct_at(tokens: Sequence[Token], place: int) -> tuple[Construct, Token] | None:
-    """Return the unsupported construct at or just before a token, and its first token; None for other tokens."""
+    """Return the unsupported construct that stands at a token or just before it, and the first token of the construct.
+
+    Return None if no unsupported construct stands there.
+    """
     for start in (place, place - 1):
         if not 0 <= start < len(tokens):
             continue
@@ -407,7 +410,10 @@ def construct_at(tokens: Sequence[Token], place: int) -> tuple[Construct, Token]
 
 
 def construct_of(node: exp.Expr) -> Construct | None:
-    """Return the unsupported construct of a node of the tree, or None; LAG and RANK have other hints than OVER in general."""
+    """Return the unsupported construct of a node of the tree, or None.
+
+    The hints for LAG and RANK differ from the hint for other functions with OVER.
+    """
     if isinstance(node, exp.Window) and isinstance(node.this, exp.Anonymous):
         construct = function_named(str(node.this.name).lower())
         if construct in (NEIGHBOURS, RANKS):

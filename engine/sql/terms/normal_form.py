@@ -1,13 +1,13 @@
 """Normal form of expressions: expressions with equal meanings become equal, so that queries share their operators.
 
+All rules also hold for NULL, and for NaN, which is greater than every number. The operands of a sum of two floats may be
+swapped, but longer sums are never regrouped. `key` defines the order of operands: columns by position, then calls, then constants.
+
     operands of AND, OR, +, ×, = … are sorted           1 < x                     → x > 1
     AND and OR are flat, each operand occurs once       NOT (a OR b)              → NOT a AND NOT b
     a negated comparison becomes its opposite           x = 1 OR x = 2            → x IN (1, 2)
     constants are computed                              x BETWEEN 1 AND 2         → x >= 1 AND x <= 2
     a comparison with TRUE or FALSE is removed          x IS NULL = FALSE         → x IS NOT NULL
-
-`key` defines the order: columns by position, then calls, then constants. All rules also hold for NULL, and for NaN, which is
-greater than every number. The operands of a sum of two floats may be swapped, but longer sums are never regrouped.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expressio
     if argument.type.is_integer and type_ in (
         INT64,
         FLOAT64,
-    ):  # The most frequent cast needs no call of the engine
+    ):  # This frequent cast is computed without a call of the engine
         return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
     constant = value_of(Cast(argument, type_, try_))
     if constant is None:
@@ -146,7 +146,10 @@ def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Express
 
 
 def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
-    """Return x and the constants of x = 1 or x IN (1, 2) under OR; of x <> 1 or NOT x IN (1, 2) under AND; otherwise None."""
+    """Return x and the list of constants to which the condition compares x; None for any other condition.
+
+    Under OR, the condition is x = 1 or x IN (1, 2). Under AND, the condition is x <> 1 or NOT x IN (1, 2).
+    """
     if function == "and":
         match condition:
             case Call("not_equal" | "not", (_, *_)):

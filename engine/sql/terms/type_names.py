@@ -52,7 +52,7 @@ def type_named(text: Text, node: TypeName) -> DataType:
 
 def _decimal(text: Text, node: TypeName, digits: list[str]) -> DataType:
     if not digits:
-        return decimal(DECIMAL_DIGITS_MAX, 3)  # DuckDB also gives a decimal without parentheses these digits
+        return decimal(DECIMAL_DIGITS_MAX, 3)  # DuckDB also reads DECIMAL as DECIMAL(18, 3)
     if len(digits) > 2 or not all(digit.isdecimal() and len(digit) < 4 for digit in digits):
         what = "decimal takes its number of digits and, optionally, how many are after the point"
         raise text.error(node, what, hint="decimal(10, 2)")

@@ -107,7 +107,7 @@ def test_joined_streams_are_taken_in_the_order_of_their_full_trains() -> None:
 
 
 def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() -> None:
-    """Check that t takes only tuples that arrived before a train of s was full (two queued trains of s fill one train)."""
+    """Check that t takes only tuples that arrived before a train of s was full; two queued trains of s make one full train."""
     assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
 
 
@@ -116,7 +116,7 @@ def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() 
     st.lists(st.integers(1, 12), max_size=4),
 )
 def test_kept_fractions_account_for_dropped_tuples(sizes: list[tuple[int, float]], drops: list[int]) -> None:
-    """Check that the remaining trains stand for the whole input, whichever tuples were dropped."""
+    """Check that the remaining trains stand for the whole input by their kept fractions, whichever tuples were dropped."""
     node = source()
     for size, kept in sizes:
         node.enqueue(train(0, size, kept=kept))

@@ -159,9 +159,10 @@ def length_of_union(intervals: list[tuple[float, float]]) -> float:
 
 
 TRAINS = st.lists(
-    # Each tuple describes a train: the pause before it, its response time, and its number of answers.
-    # The fourth value is True if all answers of the train have one arrival value.
-    # The last value is the ideal time of an answer; None if the ideal time is not read after the train.
+    # Each generated tuple describes a train of answers by five values.
+    # Values 1 to 3 are the pause before the train in seconds, its response time in seconds, and its number of answers.
+    # Value 4 is True if all answers of the train have one arrival time.
+    # Value 5 is the ideal time of an answer; None if the ideal time is not read after the train.
     st.tuples(
         st.floats(0, 2),
         st.floats(0, 1.5),
@@ -191,7 +192,7 @@ def test_quality_covers_all_answers_however_trains_are_cut(
         waiting += [now - arrived] * count
         if ideal_s is not None:
             quality.slowed(ideal_s)
-            if ideal_s:  # An ideal time of 0 means unknown, so answers wait until the ideal time is known.
+            if ideal_s:  # An ideal time of 0 is an unknown ideal time, so the answers wait until the ideal time is known.
                 slowdowns += [one / ideal_s for one in waiting]
                 waiting.clear()
         if is_read_meanwhile:
@@ -248,7 +249,7 @@ def test_the_ideal_time_of_an_answer_is_the_sum_of_mean_operator_costs(rows: Row
             runner.scheduled.calls[place[id(node)]],
             runner.scheduled.tuples[place[id(node)]],
         )
-        if node.partner is not None:  # A call of a join for event time alone counts as a tuple
+        if node.partner is not None:  # At a join, a call without tuples counts as one tuple
             return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
         # In this test each operator call takes one unit of time by the clock.
         return calls / tuples if calls else FIRST_ESTIMATE.cost_s
@@ -279,7 +280,7 @@ class Ticking:
     [
         "SELECT id, x FROM s WHERE k = 1",
         "SELECT a.id, b.id AS other FROM s [RANGE 5 SECONDS] a JOIN t [RANGE 5 SECONDS] b ON a.k = b.k",
-        # One side of the join passes through more operators.
+        # Tuples of one side of the join pass through more operators than tuples of the other side.
         "SELECT a.id, b.id AS other FROM (SELECT id, ts, k + 1 AS k FROM s WHERE id >= 0) [RANGE 5 SECONDS] a"
         " JOIN t [RANGE 5 SECONDS] b ON a.k = b.k + 1",
     ],

@@ -1,4 +1,4 @@
-"""Repetition of committed steps after a restart, if the results differ from the committed results."""
+"""Restarted class that repeats its committed steps, but gets other answers than the committed answers."""
 
 import numpy as np
 

@@ -25,14 +25,14 @@ from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts
 from tests.support.schedules import periodic_of
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
-# Number of seconds in which the class learns costs undisturbed, and the much later second at which measuring begins.
+# Until second LEARNING_S, the class learns costs undisturbed; measuring begins much later, at second BEGIN_S.
 LEARNING_S, BEGIN_S = 60, 6000
 SLIDES = (1, 2, 3, 4, 5, 6)
 # Costs of a result in seconds, which differ by much more than the 1 µs that the class assumes for other operators.
 # No sum of these costs is a whole second, so that no result leaves exactly at its deadline.
 COSTS = tuple(parts / 64 + 2**-14 for parts in (1, 2, 3, 5, 8, 13, 21, 32))
 TINY_S = 1e-9
-# Tuples per second, equal to the maximum train, so that the tuples of a second are one train.
+# Number of tuples per second: as many as the longest train has, so that the tuples of a second are one train.
 TUPLES = 100
 
 
@@ -124,10 +124,10 @@ def measured(windows: Sequence[Window], policy: str, seconds: int) -> tuple[list
 
 
 def by_the_core(windows: Sequence[Window], order: Order, seconds: int) -> Iterator[tuple[float, str, float]]:
-    """Yield moment, query and tardiness of each result, as computed by Golab's core with one synopsis per window.
+    """Yield the time, query and tardiness of each result, as Golab's periodic scheduler computes them with one synopsis per window.
 
-    The work of a second begins at that second, or later when all earlier work is done. A result is computed in one slice, and leaves
-    with the next slice, which projects it.
+    The work of a second begins at that second, or later when all earlier work is done. A result is computed in one slice, and is
+    delivered by the next slice.
     """
     now = 0.0
     for second in range(BEGIN_S, BEGIN_S + seconds):
@@ -214,7 +214,8 @@ def test_results_leave_query_by_query_as_slices_end() -> None:
     one = Class(BUSY, "edf-hr")
     one.run(0, 13)
     twelfth = [(at, query) for at, query in one.came if at >= 12.0]
-    # At second 12 all windows are due. Each result leaves with the slice that follows its own slice; the last two leave together.
+    # At second 12 all windows are due.
+    # Each result is delivered by the slice after the slice that computes it, but the last two results are delivered together.
     assert len({at for at, _ in twelfth}) == len(BUSY) - 1
     assert next(query for _, query in twelfth) == "q4"
 

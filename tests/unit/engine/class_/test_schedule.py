@@ -66,7 +66,7 @@ def query_of(place: int, range_: int, slide: int, kind: str = "AT MOST") -> Any:
         ("none", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
         ("conservative", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
         ("aggressive", [2, 2, 2, 2, 2, 2, 2], [2, 2, 2]),
-        # An answer costs as much as four panes, so that shorter slides would not pay for short windows.
+        # An answer costs as much as four panes, so for short windows more answers would cost more than shared scans save.
         ("hybrid", [2, 2, 2, 3, 3, 5, 5], [2, 2, 5]),
     ],
 )
@@ -137,7 +137,7 @@ def test_window_ends_that_changed_settings_add_are_answered_without_new_event_ti
 
 
 def test_scan_results_are_not_looked_up_by_key_codes_that_have_changed() -> None:
-    """Check that panes and keys of a window may expire before a shorter window has used the results of the scan."""
+    """Check the answers that a shorter window gets from an earlier scan, if group codes have changed since that scan."""
     keyed = parse_create_stream("CREATE STREAM t (ts int64, k int64, WATERMARK FOR ts AS ts)")
     answers: dict[str, set[tuple[int, int, int]]] = {}
 

@@ -1,4 +1,4 @@
-"""Samples of arriving tuples, on which conditions are tried."""
+"""Samples of arriving tuples, from which the selectivities of conditions are measured."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ def test_a_lookup_finds_the_newest_row_of_its_key_at_its_event_time() -> None:
     offer(run, "s", {"at": 0, "id": 1, "k": 1}, {"at": 2, "id": 2, "k": 1}, {"at": 3, "id": 3, "k": 1})
     assert run.rows("q0") == [(2, 10)]  # The lookup at time 3 waits: more rows with time 3 may arrive.
     offer(run, "t", {"at": 3, "k": 1, "n": 12}, {"at": 5, "k": None, "n": 9}, {"at": 9, "k": 1, "n": 99})
-    assert run.rows("q0") == [(2, 10), (3, 12)]  # The last of several rows with the same key and time counts.
+    assert run.rows("q0") == [
+        (2, 10),
+        (3, 12),
+    ]  # Of several rows with one key and one time, the last row counts.
     offer(run, "s", {"at": 4, "id": 4, "k": 3}, {"at": 5, "id": 5, "k": None}, {"at": 6, "id": 6, "k": 2})
     assert run.rows("q0") == [(2, 10), (3, 12), (6, 20)]
     assert sorted(run.rows("q1")) == [
@@ -130,9 +133,8 @@ def test_overdue_lookups_are_answered_with_the_available_rows() -> None:
     run.runner.release("q0", 3_000_001, run.now)
     run.step(10**6)
     assert run.rows("q0") == [(1, "a", 10), (2, "a", 10)]
-    offer(
-        run, "t", {"at": 2, "k": 1, "n": 11}
-    )  # This row is too old for the answered lookups, but in time for later lookups.
+    # A row that is too old for the answered lookups is found by later lookups.
+    offer(run, "t", {"at": 2, "k": 1, "n": 11})
     offer(run, "s", {"at": 4, "id": 3, "k": 1})
     run.finish()
     assert run.rows("q0")[2:] == [(3, "a", 11)]

@@ -100,7 +100,7 @@ MESSAGES = {
     "SELECT * FROM readings WHERE SCALED_ERROR(count(*)) > 3": "line 1, column 30: WHERE cannot contain aggregates (got 'scaled_error')\n  hint: filter groups with HAVING",
     "SELECT DISTINCT count(*) FROM readings [RANGE 10 SECONDS]": "line 1, column 17: DISTINCT cannot be combined with aggregates or GROUP BY\n  hint: leave DISTINCT out: groups are distinct already",
     "SELECT DISTINCT ON (temp) temp FROM readings [RANGE 10 SECONDS]": "line 1, column 21: DISTINCT ON is not supported\n  hint: use FIRST(x) or LAST(x), with GROUP BY",
-    # streams, tables and joins
+    # mistakes with streams, tables and joins
     "SELECT * FROM readings ORDER BY temp": "line 1, column 24: a stream never ends, so its rows cannot be sorted (ORDER BY)\n  hint: leave ORDER BY out, or sort the answers where they are read; for the most frequent values of each window write `SELECT TOP(name, 10) AS names FROM s [RANGE 10 SECONDS]`",
     "SELECT * FROM readings LIMIT 10": "line 1, column 24: a stream never ends, so its rows cannot be limited (LIMIT, OFFSET, FETCH)\n  hint: leave the clause out; for the most frequent values of each window write `SELECT TOP(name, 10) AS names FROM s [RANGE 10 SECONDS]`",
     "SELECT * FROM readings UNION SELECT * FROM readings": "line 1, column 37: UNION would keep every row for ever, in order to remove duplicates\n  hint: use UNION ALL",

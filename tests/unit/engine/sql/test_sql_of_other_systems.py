@@ -160,7 +160,7 @@ REFUSED = {
     "SELECT page, COUNT(*) AS n FROM clicks [RANGE 1 MINUTE] GROUP BY page ORDER BY n DESC LIMIT 3": "line 1, column 71: a stream never ends, so its rows cannot be sorted (ORDER BY)\n  hint: leave ORDER BY out, or sort the answers where they are read; for the most frequent values of each window write `SELECT TOP(name, 10) AS names FROM s [RANGE 10 SECONDS]`",
     # QUALIFY
     "SELECT user_id, page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY ts) = 1": "line 1, column 34: ranks of rows (ROW_NUMBER, RANK, QUALIFY) are not supported yet\n  hint: for the most frequent values write `SELECT TOP(name, 3) AS names FROM s [RANGE 1 MINUTE]`, for the largest value of each group `SELECT k, MAX(x) AS most FROM s [RANGE 1 MINUTE] GROUP BY k`",
-    # EMIT ON WINDOW CLOSE
+    # the clause EMIT ON WINDOW CLOSE
     "SELECT page, COUNT(*) AS n FROM clicks GROUP BY page EMIT ON WINDOW CLOSE": "line 1, column 54: EMIT is not supported: a windowed query answers when each of its windows closes (got 'EMIT')\n  hint: leave EMIT out: `SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE]`; for earlier answers let the window slide: `SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 10 SECONDS]`",
     # EMIT CHANGES
     "SELECT user_id, page FROM clicks EMIT CHANGES": "line 1, column 34: EMIT is not supported: a windowed query answers when each of its windows closes (got 'EMIT')\n  hint: leave EMIT out: `SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE]`; for earlier answers let the window slide: `SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 10 SECONDS]`",
@@ -207,7 +207,7 @@ REFUSED = {
     "SELECT v.a FROM (VALUES (1), (2)) AS v(a)": "line 1, column 18: a list of rows (VALUES) is not supported in FROM (got 'VALUES')\n  hint: put the rows into a static table and join it: `SELECT a.x, b.name FROM s a JOIN t b ON a.k = b.k`; for a few values write `SELECT x FROM s WHERE k IN (1, 2)`",
     # SELECT 1
     "SELECT 1": "line 1, column 8: a continuous query must read a stream, but this query has no FROM\n  hint: SELECT … FROM stream",
-    # -- more constructs of the kinds above
+    # -- further statements of other SQL systems
     "SELECT IF(ok, 1) AS x FROM clicks": "line 1, column 16: IF needs 3 arguments: a condition and two values (got 2)\n  hint: `IF(x > 0, 'up', 'down')`",
     "SELECT COUNT_IF(amount) AS n FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: count_if takes a condition, but this is float64 (got 'amount')\n  hint: `COUNT_IF(x > 0)`",
     "SELECT BOOL_AND(DISTINCT page) AS n FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: bool_and takes a condition, but this is string (got 'page')\n  hint: `BOOL_AND(x > 0)`",

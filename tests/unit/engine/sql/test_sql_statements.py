@@ -1,4 +1,4 @@
-"""CREATE STREAM, files of statements, and the catalog."""
+"""Statements: CREATE STREAM, files with several statements, and the catalog of names that a query can use."""
 
 import pytest
 
