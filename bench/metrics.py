@@ -40,7 +40,7 @@ ANSWERS = 10_000
 def figures() -> list[Figure]:
     took_s, size = scrape()
     settings = LiveSettings()
-    # A class that has a whole lane has one slice per round, and all of the time of a load cycle.
+    # The class is assumed to have a whole lane: one slice per round, and the whole processor time of a load cycle.
     slice_part = slice_s() / (settings.round_ms / 1e3)
     cycle_part = cycle_s() / (settings.load.cycle_ms / 1e3)
     everything = f"{TENANTS:,} tenants with {QUERIES} queries each"

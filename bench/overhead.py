@@ -93,7 +93,7 @@ class Run:
 
 
 def nothing(*args: float) -> None:
-    """Do nothing; the time of calls of this method is subtracted."""
+    """Do nothing. The benchmark measures the time of such empty calls and subtracts it from the result."""
 
 
 def network() -> Network:

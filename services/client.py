@@ -356,7 +356,7 @@ IN_BODY = re.compile(r"documents\[([0-9]+)\](?: \(.*?\))?(?=: )", re.DOTALL)
 
 @contextmanager
 def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
-    """Change the errors that are raised in the block, so that they name a document or its file instead of its position."""
+    """Make errors that are raised in the `with` block name the wrong document by its file or name, instead of by its position."""
     try:
         yield
     except WeirError as problem:

@@ -16,10 +16,8 @@ from bench.papers.partitions import Mirrored, clustered, frequencies_by_partitio
 from scheduler.mirrors.freshening import Floats, perceived_freshness, refreshes
 
 SMALL, LARGE, LARGE_QUICK = 500, 500_000, 20_000
-CLUSTERED, CLUSTERED_QUICK = (
-    100_000,
-    10_000,
-)  # fewer objects, since a round of k-means compares each object with each partition
+# Numbers of objects for k-means. They are small, because each round compares each object with each partition.
+CLUSTERED, CLUSTERED_QUICK = 100_000, 10_000
 THETAS = (0.0, 0.4, 0.8, 1.2, 1.6)
 TECHNIQUES = ("PF", "p", "p/λ", "λ")
 PARETO_SHAPE = 1.1

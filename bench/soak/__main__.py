@@ -187,7 +187,7 @@ class Soak:
             time.sleep(max(0.0, LOOK_S - (time.monotonic() - now)))
 
     def cool_down(self) -> dict[str, int]:
-        """Stop the input, and return by class how many accepted tuples are still not accounted for after some time."""
+        """Stop the input and wait; return for each class the number of accepted tuples that are still not accounted for."""
         accepted = self.feeder.offer({name: steps(0.0) for name in CLASSES}).accepted
         until = time.monotonic() + COOL_DOWN_S
         while True:
@@ -218,7 +218,7 @@ class Soak:
         try:
             pid: int = ray.get(find((hosts | others)[who]).ping.remote(), timeout=ANSWER_S)
         except (ray.exceptions.RayError, ValueError):
-            return  # the process is dead already
+            return  # The chosen process has died already
         os.kill(pid, signal.SIGKILL)
         self.found.kills[who] += 1
         self.console.print(f"{at:6.0f} s  killed the {who}", highlight=False)
@@ -275,7 +275,7 @@ class Soak:
         one, before = status.figures, self._shed
         lost = one.shed + one.late + one.rejected + one.failed
         self._shed = lost
-        # Percentiles cover the last RECENT_S seconds, which must not include the disturbance.
+        # Percentiles cover the last RECENT_S seconds, so they are checked only if the last disturbance was earlier.
         if now < self._disturbed_until + RECENT_S or before is None or status.repeating:
             return
         self.found.promised += 1
@@ -367,7 +367,7 @@ def told(problems: Sequence[str], otherwise: str) -> str:
 
 
 def growth_mb(samples: Sequence[tuple[float, float]]) -> float:
-    """Return how much the samples grow in their second half, by the straight line that fits this half best."""
+    """Return the megabytes by which the samples grow in the second half of the run, measured with a fitted straight line."""
     half = [one for one in samples if one[0] >= samples[-1][0] / 2]
     if len(half) < 2 or half[0][0] == half[-1][0]:
         return 0.0

@@ -38,7 +38,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot, number, table or heatmap."""
+    """Panel of a dashboard: a plot, a number, a table or a heatmap."""
 
     title: str
     about: str

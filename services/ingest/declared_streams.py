@@ -84,7 +84,7 @@ def schema_at(
     try:
         return client.get_schema(flight.FlightDescriptor.for_path("stream", name), call).schema
     except (pa.ArrowException, OSError, KeyError) as problem:
-        # The kind of the error is recognised by its text, because pyarrow does not preserve the type of an error of `get_schema`.
+        # The error is recognised by its text, because pyarrow does not preserve the type of an error of `get_schema`.
         text = str(problem)
     why = INTRODUCED.sub("", text.splitlines()[0]).partition(". Detail:")[0]
     if AWAY.search(text):

@@ -113,7 +113,7 @@ class FlightSettings:
     dead_bytes: int = DEAD_BYTES
 
     def with_key(self, key: str) -> FlightSettings:
-        """Return the same settings with one more key, which has the scope `admin`."""
+        """Return these settings of the Flight server with one more accepted key, which has the scope `admin`."""
         return replace(self, keys=self.keys.with_key(key))
 
     def with_new_key(self) -> tuple[FlightSettings, str]:
@@ -164,7 +164,10 @@ class FlightDoor:
 
 
 def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightServer:
-    """Start a server, on the port of the previous server if this port is free, because producers know the port."""
+    """Start a Flight server on the configured port.
+
+    Without a configured port, the server first tries the port of the previous server, because producers know that port.
+    """
     if not settings.port and (before := port_in(dirs.endpoint)):
         try:
             return FlightServer(settings, before, streams, dirs)
@@ -180,10 +183,10 @@ def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightS
 
 
 def here(host: str) -> str:
-    """Return the address at which the server listens; for NODE, return the address of this machine in the cluster."""
+    """Return the address of `host` at which the server listens. The host NODE stands for the address of this machine in the cluster."""
     if host != NODE:
         return host
-    # The module `cluster` is imported only for NODE, because it imports Ray.
+    # Importing the module `cluster` also imports Ray, so the module is imported only if the host is NODE.
     from actors.runtime.cluster import address_here
 
     return address_here()
@@ -318,7 +321,7 @@ class FlightServer(flight.FlightServerBase):
         batch = BatchKey(stream, put.producer, put.batch)
         with self._putting(stream):
             if self._is_committed(batch):
-                # The rest of the upload is read, too, because a producer reads the response only after the upload.
+                # All rows of a repeated batch are read, because a producer reads the response only after the whole upload.
                 rows = sum(batch.num_rows for batch in batches_of(reader))
                 writer.write(as_json(again(rows, put.commit)))
                 return
@@ -400,7 +403,7 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes staged parts.
+            # An earlier try of this call may have committed the batch. A commit removes staged parts, so the parts are missing then.
             if self._is_committed(batch):
                 return again()
             raise

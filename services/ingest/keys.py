@@ -72,7 +72,7 @@ class KeyRing:
         return holder
 
     def publish(self, path: Path) -> None:
-        """Replace the file by a file with this ring, which only the owner of the file may read."""
+        """Write this key ring to the file at `path`. Only the owner of the file may read it."""
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(file, "wb") as writer:

@@ -256,7 +256,7 @@ class Child:
 
     def send(self, job: IngestJob) -> None:
         """Send the child a job, which replaces its current job."""
-        # These errors mean that the child has died or is being stopped; `_hear` notices the end of the child.
+        # An OSError or a ValueError means that the child has died or is being stopped; `_hear` notices the end of the child.
         with suppress(OSError, ValueError):
             self._input.write(job.as_json() + b"\n")
             self._input.flush()

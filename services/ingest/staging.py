@@ -94,7 +94,7 @@ class Staging:
 
     @contextmanager
     def receiving(self, batch: BatchKey) -> Iterator[Held]:
-        """Reserve memory for a part. The reservation ends with the block, unless `put` has staged the part."""
+        """Reserve memory for a part. The reservation ends with the `with` block, unless `put` has staged the part."""
         held = Held(batch)
         try:
             self.hold(held, PART_BYTES)

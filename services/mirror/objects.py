@@ -98,7 +98,7 @@ class Objects(Protocol):
 
 
 def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
-    """Return the store of a mirror's objects; raise InvalidInput if its address is wrong. The address's user logs in with `password`."""
+    """Return the store of a mirror's objects; raise InvalidInput if the address is wrong. `password` belongs to the user in the address."""
     match mirror.origin:
         case HttpOrigin():
             return HttpObjects(mirror, mirror.origin.url, password)
@@ -289,7 +289,10 @@ def status_of(response: httpx.Response) -> str:
 
 
 def has_settled(response: httpx.Response) -> bool:
-    """Return True if `Last-Modified`, which is in whole seconds, is so old that a later version cannot have the same time."""
+    """Return True if `Last-Modified` is so old that a later version of the object cannot have the same header.
+
+    The header has whole seconds, so two versions from the same second have the same header.
+    """
     modified = moment_of(response.headers.get("Last-Modified", ""))
     answered = moment_of(response.headers.get("Date", ""))
     return modified is not None and (answered or datetime.now(UTC)) - modified >= SETTLED

@@ -240,7 +240,10 @@ class Polling:
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
-    """Return the bandwidth spent per second from the first to the last pair; 0 if corrections have lowered the total meanwhile."""
+    """Return the bandwidth spent per second, from the first to the last pair (time, total spent bandwidth).
+
+    The result is 0 if corrections have lowered the total.
+    """
     if len(spent) < 2:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]

@@ -139,7 +139,7 @@ def test_each_home_has_its_own_system_that_listens_only_on_loopback(tmp_path: Pa
 
 
 def left_by(name: str) -> list[Path]:
-    """Return the folders of a system that are still there."""
+    """Return the folders of a system that have not been removed."""
     return [*Path(tempfile.gettempdir()).glob(f"weir-{name}-*"), *shared_memory().glob(f"weir-*-{name}")]
 
 

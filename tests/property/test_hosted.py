@@ -704,8 +704,9 @@ def in_order(sizes: list[int]) -> Input:
 
 
 def kept_of(dropped: int, rows: int) -> list[float]:
-    """Return the kept fractions of windows of five rows, every three rows. The first row also stands for the
-    rows dropped before it.
+    """Return the kept fractions of windows of five rows that slide by three rows, if `dropped` rows were dropped before the first row.
+
+    The dropped rows count in each window that contains the first row.
     """
     stands_for = [1.0 + dropped, *[1.0] * rows][:rows]
     windows = [stands_for[max(0, end - 5) : end] for end in range(3, rows + 1, 3)]

@@ -44,9 +44,9 @@ sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))
 
 @contextmanager
 def at_line(line: int, do: Callable[[], object], function: str | None = None) -> Iterator[list[int]]:
-    """Within the context, call `do` before line number `line` that the log's code (or only its function `function`) executes.
+    """Within the context, call `do` after the log's code (or only its function `function`) has executed `line` lines.
 
-    Yield a list with one item, the number of lines left until that call.
+    Yield a list with one item: the number of lines that are still to execute before the call.
     """
     left = [line]
 
@@ -239,7 +239,7 @@ class LogMachine(RuleBasedStateMachine):
                     start = number + 1
                 return
             except FrameForgotten:
-                # The frame was never appended (at a gap), or may have been forgotten (before the first frame).
+                # The frame was never appended, or it is older than the first kept frame and may have been forgotten.
                 start += 1
 
     @rule(reader=readers, back=st.integers(0, 60), skipped=st.integers(0, 3))
@@ -353,7 +353,10 @@ def full_log() -> Iterator[Path]:
 
 
 def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
-    """Append frames, or kill the writer at line `killed_at` of emptying a segment; return the number of executed lines of emptying."""
+    """Append frames, and return the number of lines that the log's code has executed to empty a segment.
+
+    Emptying a segment kills the writer at line `killed_at`, if it has that many lines.
+    """
     log = SegmentWriter(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
     with at_line(killed_at, die, "emptied") as left:
         for _ in range(frames):
@@ -413,7 +416,10 @@ def test_a_reader_survives_a_writer_killed_while_emptying_its_last_segment() -> 
 
 
 def places(line: int, emptying: int) -> range:
-    """Return every sixth line at which the writer may be killed, shifted by the reader's line. All lines would take too long."""
+    """Return every sixth line at which the writer may be killed, because all lines would take too long.
+
+    The first line depends on the line of the reader, so that all lines are tested in some combination.
+    """
     return range(line % KILLS_APART, emptying, KILLS_APART)
 
 

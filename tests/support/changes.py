@@ -144,7 +144,7 @@ class Model:
                 found = Running(query, identities[key], base_of, late_ms, in_order, is_unsure)
                 found.may += found.wants(self._pending_of(query))
                 if query.kind == "window":
-                    # Equal windows of a tenant are one operator, so a new query also answers the rows that the operator has.
+                    # Equal windows of a tenant are one operator, so a new query may also answer rows that reached the operator earlier.
                     equal = (
                         one for other, one in before.items() if other[0] == key[0] and one.query == query
                     )
@@ -233,7 +233,7 @@ class There(Protocol):
     def apply(self, *declarations: Declaration) -> None: ...
     def delete(self, ref: Ref) -> None: ...
     def look(self) -> None:
-        """Change the running system to what is declared."""
+        """Make the running system follow the declarations."""
 
     def publish(self, stream: str, rows: Sequence[Row], variant: int) -> None: ...
     def settle(self) -> None:

@@ -77,8 +77,9 @@ def inputs(
 
 
 def situation_without(scenario: Scenario, name: str) -> Situation:
-    """Return the situation before class `name` is added: statistics of a run of the other classes, and the rates and
-    kinds of operators of class `name`.
+    """Return the situation before class `name` is added.
+
+    The situation has statistics of a run of the other classes, and the rates and kinds of operators of class `name`.
     """
     others = tuple(one for one in scenario.classes if one.name != name)
     run, counted = watched(scenario.model_copy(update={"classes": others}))

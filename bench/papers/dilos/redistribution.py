@@ -128,7 +128,7 @@ def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> l
     ):
         broken.append(2)
     # A class without demand must not rise above its original share.
-    # It must get nothing while another class without demand and with higher priority is below its original share.
+    # A class without demand must get nothing while a class of higher priority, also without demand, is below its original share.
     idle = [class_ for class_ in before if class_.demand == 0]
     low = [class_ for class_ in idle if after[class_.name] < class_.original - least]
     if any(

@@ -330,7 +330,7 @@ def opened(folder: Path) -> SegmentWriter:
 
 
 def fill_segment(log: SegmentWriter) -> None:
-    """Append as many frames as fill another segment."""
+    """Append two frames, which fill one more segment."""
     for _ in range(2):
         log.append([b"%d" % log.next, bytes(6000)])
 
