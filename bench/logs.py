@@ -146,7 +146,7 @@ def door_costs() -> DoorCosts:
 
 
 def publish_all(producer: Producer, reader: Connection) -> tuple[float, float]:
-    """Publish all batches; return the seconds until the reader has read them, and this process's processor-seconds."""
+    """Publish all batches; return the seconds until the reader has read all batches, and the processor-seconds of this process."""
     rows = batch()
     began, used = time.perf_counter(), time.process_time()
     for _ in range(BATCHES):

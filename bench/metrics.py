@@ -183,7 +183,7 @@ def cycle_s() -> float:
 
     def cycle() -> None:
         counting.decided(explanation, False, 0.15)
-        # Counts are sent with the report, so they have to be pickled.
+        # A unit pickles its counts to send them with its report, so the benchmark pickles them as well.
         pickle.dumps(counting.told(there, 0.0, quality))
 
     return seconds_each(cycle, ANSWERS)

@@ -40,7 +40,7 @@ POLICIES = {
     "slope-slack, push-through": "slope-slack:push_through=true",
     "fixed, box by box": "fixed",
 }
-# Maximum percentage of the run time that scheduling may take, for policies with such a limit.
+# Maximum percentage of the run time that scheduling may take, by policy. Policies that are not listed have no maximum.
 LIMITS = {"buckets, push-through": 1.5}
 
 Call = tuple[str, tuple[float, ...]]

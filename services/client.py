@@ -203,7 +203,7 @@ class Client:
     # -- calls that put rows into streams or read answers ----------------------------------------------
 
     def tenant(self) -> str:
-        """Return the only tenant to which the key gives access; raise InvalidInput if there is no such tenant or several."""
+        """Return the only tenant to which the key gives access; raise InvalidInput if the key gives access to no tenant or to several."""
         tenants = self._get("/v1/tenants", limit=2)["items"]
         if len(tenants) != 1:
             count = "no tenant" if not tenants else "several tenants"

@@ -61,7 +61,7 @@ CLASSES: Mapping[str, tuple[float, float, float]] = {
 }
 LOOK_S, MEMORY_EVERY_S = 0.5, 5.0
 LOAD_LASTS_S, KILL_EVERY_S = (5.0, 15.0), (20.0, 60.0)
-# Seconds until a system has recovered: it starts a process, and then processes the input that arrived meanwhile.
+# Seconds until a system has recovered: it starts the killed process again, and processes the input that has waited for the process.
 RECOVERY_S = 20.0
 # Other programs disturb the run if slices lack the processor for more than this fraction of their time.
 TAKEN_PART = 0.15
@@ -108,7 +108,7 @@ class Answers:
                 if not is_snapshot(payload):
                     self._follow(payload)
         except FrameForgotten as lost:
-            # This process read too slowly. Checking continues with the sequence number of the next answer of each query.
+            # The test read too slowly, so rows are missing. Checking continues with the sequence number of the next answer of each query.
             self.forgotten += lost.next - self._next
             self._next = lost.next
             self.seen.clear()

@@ -189,7 +189,7 @@ def draw_line(
 
 
 def draw_stack(axes: Axes, found: Sequence[tuple[str, LabelledSeries]], span: TimeSpan) -> None:
-    """Draw series on top of each other; a series without a value at some time counts as 0 there."""
+    """Draw series on top of each other. At times without a value, a series counts as 0."""
     moments = sorted({at for _, each in found for at, _ in each.points})
     values = [[dict(each.points).get(at, 0.0) for at in moments] for _, each in found]
     colours = [SERIES[place % len(SERIES)] for place in range(len(found))]

@@ -23,7 +23,7 @@ OURS = {"text": DATASOURCE_NAME, "value": DATASOURCE_UID}
 MESSAGE = "weir dashboards push"
 # Fields that Grafana sets itself.
 ITS_OWN = ("id", "version", "schemaVersion")
-# Fields of a data source that may be written back as they were read. Secrets keep their values if they are not sent.
+# Fields of a data source that a push writes back with the values that Grafana returned. Secrets that are not sent keep their values.
 WRITTEN = (
     "uid", "name", "type", "access", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials",
     "isDefault", "jsonData", "version",
@@ -81,7 +81,7 @@ def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
 
 
 def planned(grafana: Grafana, wish: Wish) -> Iterator[PushStep]:
-    """Yield the actions that a push takes, in the order in which they must be done."""
+    """Yield the actions of a push in the order in which the push must perform them."""
     chosen: Json | None = None
     if wish.datasource_url is not None:
         # The action on the data source needs Grafana's highest role. It comes first, so that a token without this role changes nothing.

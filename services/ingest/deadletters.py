@@ -39,7 +39,7 @@ _HEAD = Struct("=BxxxI")
 
 @dataclass(frozen=True, slots=True)
 class DeadRows:
-    """Rows of a record batch that could not be published, all for the same reason, as the producer sent them."""
+    """Rows of a record batch that could not be published for one reason, in the form in which the producer sent the rows."""
 
     reason: str
     column: str

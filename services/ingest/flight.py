@@ -125,7 +125,7 @@ class FlightSettings:
         return "grpc" if self.certificate is None else "grpc+tls"
 
     def certificates(self) -> list[tuple[bytes, bytes]]:
-        """Return the contents of the certificate and its key; an empty list without TLS. Raise InvalidInput if a file cannot be read."""
+        """Return the contents of the certificate file and the key file; an empty list without TLS. Raise InvalidInput for an unreadable file."""
         if self.certificate is None or self.private_key is None:
             return []
         return [
@@ -193,7 +193,7 @@ def here(host: str) -> str:
 
 
 def port_in(path: Path) -> int | None:
-    """Return the port in the address file that an earlier gateway has left behind; None without such a file."""
+    """Return the port in the address file of an earlier gateway; None without such a file."""
     try:
         return int(path.read_text(encoding="utf-8").rpartition(":")[2])
     except (FileNotFoundError, ValueError):

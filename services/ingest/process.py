@@ -53,7 +53,7 @@ START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
 # Maximum seconds of a stop in the child and in the parent. Queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
-# Maximum seconds until killed processes have ended. A killed JVM still frees its memory.
+# Maximum seconds until killed processes have ended. A killed JVM needs time to free its memory.
 KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
@@ -360,7 +360,7 @@ def main() -> int:
 
 
 def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
-    # Only the child imports this module, so that the parent does not load Spark.
+    # The parent does not need `services.ingest.spark`. Only the child imports this module, because it loads Spark.
     from services.ingest.spark import SparkIngest
 
     ingest: SparkIngest | None = None

@@ -168,7 +168,7 @@ class SparkIngest:
             del self._queries[name]
 
     def _beside(self, action: Callable[..., None], *arguments: object) -> None:
-        # An InheritableThread also ends its counterpart in the JVM. After a plain thread, the counterpart would remain.
+        # Spark's InheritableThread also ends its counterpart, a thread in the JVM. The counterpart of a plain thread would remain.
         thread = InheritableThread(action, args=arguments, name="feed", daemon=True)
         thread.start()
 

@@ -86,7 +86,7 @@ class Objects(Protocol):
     """Interface to the remote store of a mirror's objects: HTTP addresses, or a database table."""
 
     def keys(self) -> Sequence[str]:
-        """Return the keys of all objects to mirror; raise InvalidInput if they cannot be read."""
+        """Return the keys of all objects to mirror; raise InvalidInput if the keys cannot be read."""
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         """Fetch an object, and return its row if it has changed or if `whole` is True; raise ObjectProblem if the fetch fails."""
@@ -211,7 +211,7 @@ class HttpObjects:
         )
 
     def _get(self, url: str, headers: Mapping[str, str], most: int) -> tuple[httpx.Response, bytes, int]:
-        """Return the response, its body, and the number of received bytes; responses that redirect are counted, too."""
+        """Return the response, its body, and the number of received bytes. The number includes the bytes of responses that redirect."""
         came, client = Came(), self._client
         with self._patience.look() as look:
             try:
@@ -444,7 +444,7 @@ def there_already(url: sa.URL) -> sa.URL:
 
 
 def limit(look_s: float, connection: Any, _: object) -> None:
-    """Set the time limit in the database server, too. Otherwise a statement may wait for a lock long after the client has disconnected."""
+    """Set the time limit in the database server. Otherwise a statement may wait for a lock long after the client has disconnected."""
     connection.autocommit = True
     connection.execute(f"SET statement_timeout = {int(1000 * look_s)}")
     connection.autocommit = False

@@ -77,7 +77,7 @@ def test_demo_accounts_for_every_tuple_and_its_exit_code_reports_its_promises(tm
     printed, problems = done.communicate()
     assert (done.returncode in (0, 1), problems) == (True, ""), printed
     result: dict[str, Any] = json.loads((tmp_path / "result.json").read_text("utf-8"))
-    # Response times are not asserted, because other tests use the processors, too.
+    # Response times are not checked, because other tests use the processors at the same time.
     promises = {promise["text"]: promise["kept"] for promise in result["promises"]}
     assert promises["the ledger closes"]
     assert done.returncode == (0 if all(promises.values()) else 1)

@@ -152,8 +152,9 @@ class Seen:
 def run(
     gold: LoadManager, queue: FluidQueue, loads: Iterator[float], rng: random.Random | None = None
 ) -> Iterator[Seen]:
-    """Run one load cycle per load, and yield its figures. A load of 1 is the initial capacity. With `rng`,
-    tuples arrive at random.
+    """Run a load cycle with each of these loads, and yield the figures of the cycle. A load of 1 is the initial capacity.
+
+    With `rng`, tuples arrive at random.
     """
     tuple_s = queue.capacity * CYCLE_S / TUPLES
     for load in loads:

@@ -443,7 +443,7 @@ def test_queries_added_and_removed_survive_a_crash() -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
-# In this example, windows that are added together are computed differently from windows that are added one by one.
+# In this example, windows that are added together are computed in another way than windows that are added one by one.
 @example(9, 11)
 def test_queries_windows_and_plans_declared_again_survive_crashes(seed: int, course: int) -> None:
     host = Host(drawn(seed, 30), np.random.default_rng(seed))

@@ -101,9 +101,7 @@ def payload_of(number: int, size: int) -> bytes:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Log with its readers, the frames that were appended, and the number of the first frame that
-    must still be there.
-    """
+    """Log with its readers, the frames that were appended, and the number of the first frame that must still be in the log."""
 
     readers = Bundle("readers")
 
@@ -123,7 +121,7 @@ class LogMachine(RuleBasedStateMachine):
             self.folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=self.keep_from
         )
 
-    # -- what the writer may do
+    # -- actions of the writer
 
     @rule(
         size=st.one_of(st.integers(0, 300), st.integers(0, 40_000)),
@@ -174,7 +172,7 @@ class LogMachine(RuleBasedStateMachine):
             self.forget(behind)
 
     def may_lose(self, below: int) -> None:
-        """Check that only frames below `below` were dropped."""
+        """Check that the log has dropped only frames with numbers less than `below`."""
         lost = [number for number in self.appended if self.kept <= number < self.log.first]
         assert all(number < below for number in lost)
         self.kept = max(self.kept, self.log.first)
@@ -216,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
         self.next = following
         self.may_lose(self.keep_from)
 
-    # -- what the readers may do
+    # -- actions of the readers
 
     @rule(target=readers, keeps=st.sampled_from((0, 2, 20)))
     def reader(self, keeps: int) -> Reader:
@@ -366,7 +364,7 @@ def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
 
 
 def read_some(reader: Reader, start: int) -> None:
-    """Read three frames, unless they are forgotten, and check that each has the payload that was appended."""
+    """Read three frames, unless the log has forgotten them, and check that each frame has the payload that was appended."""
     try:
         found = list(islice(reader.frames(start), 3))
     except FrameForgotten:

@@ -175,7 +175,7 @@ def test_load_growing_after_a_switch_does_not_count_against_the_new_policy() -> 
     for place in range(3):
         one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 5.0}), float(place))
     assert one.policy == "fcfs"
-    # The measured value has tripled, but the value would also have tripled with the previous policy. So the switch stays.
+    # The measured value has tripled. The value would also have tripled with the previous policy, so the switch stays.
     for place in range(3, 40):
         one.handle(Compared(15.0, {"hr": 30.0, "fcfs": 15.0}), float(place))
     assert one.policy == "fcfs"

@@ -1,4 +1,4 @@
-"""Statistics of a simulated run in the form of a live system, and the situation that an admission plan gets from them."""
+"""Statistics of a simulated run in the form of a live system, and the situation that an admission plan makes of these statistics."""
 
 from __future__ import annotations
 

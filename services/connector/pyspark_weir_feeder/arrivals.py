@@ -63,7 +63,7 @@ class Schedule(Protocol):
 
 @lru_cache(maxsize=4)
 def schedule_of(arrivals: Arrivals) -> Schedule:
-    """Return the schedule of the settings. Schedules are cached, because they store the random numbers that they have drawn."""
+    """Return the schedule of the settings. Schedules are cached, because each schedule stores the random numbers that it has drawn."""
     match arrivals.kind:
         case "constant":
             return Steps(((0.0, arrivals.rate),), arrivals.seed)
@@ -214,7 +214,7 @@ def pareto(mean: float, alpha: float, chance: Moments) -> Moments:
 
 
 def settled(guess: int, elapsed_s: float, times: Callable[[int, int], Moments]) -> int:
-    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which rounding may have made slightly wrong."""
+    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which may be slightly wrong by rounding."""
     while guess > 0 and times(guess - 1, guess)[0] >= elapsed_s:
         guess -= 1
     return next(row for row in itertools.count(guess) if not times(row, row + 1)[0] < elapsed_s)

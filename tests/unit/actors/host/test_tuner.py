@@ -32,7 +32,7 @@ AFTER = PlanSettings(select_first=False)
 
 
 class Forecasts:
-    """Forecasts with fixed values, which record how they were called."""
+    """Stand-in for forecasts of policies, which returns fixed values and records its calls."""
 
     def __init__(self, clock: Clock, takes_s: float = 0.0, **values: float) -> None:
         self.clock, self.takes_s, self.values = clock, takes_s, values

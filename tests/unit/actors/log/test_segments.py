@@ -382,7 +382,7 @@ def released(tmp_path: Path) -> Iterator[SegmentWriter]:
 
 
 def release(log: SegmentWriter, segments: int, reader: Reader | None = None) -> None:
-    """Fill more segments, let the reader read them, and forget all frames but the last."""
+    """Append frames that fill more segments, let the reader read these frames, and forget all frames of the log but the last."""
     for _ in range(segments):
         fill_segment(log)
     log.append([b"more"])
