@@ -20,7 +20,7 @@ LEAST = {
     1_000: {"hand": 0.35, "polars": 1.0},
 }
 # Readings per CPU-second of other programs, measured on a similar machine, each with the engine's minimum speed relative to the program.
-# The programs are Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop that is less tuned for one core than this benchmark's.
+# The programs are Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop with less tuning than the Polars loop of this benchmark.
 ELSEWHERE = {
     10_000: {"Flink": (132_500, 15.0), "Spark": (23_200, 80.0), "a plain Polars loop": (2_280_000, 1.0)},
     1_000: {"a plain Polars loop": (351_000, 4.0)},

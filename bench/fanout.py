@@ -229,7 +229,7 @@ def request_of(key: str) -> bytes:
 
 
 def delays_of_single_rows(service: There, dirs: RunDirs) -> list[float]:
-    """Return for each of several single rows the milliseconds from publishing until a reader has its event, in an idle system."""
+    """Return the milliseconds from the publishing of a single row until a reader has its event, for several rows in an idle system."""
     with process(measure_delays, service.url, service.key, dirs.door_socket) as measuring:
         delays_ms: list[float] = measuring.recv()
         return delays_ms

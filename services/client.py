@@ -350,7 +350,7 @@ def body_of(documents: Sequence[Declaration | Document]) -> dict[str, Any]:
     return {"documents": [as_document(declaration) for declaration in declarations]}
 
 
-# Pattern of the beginning of the service's error messages about one of several documents, with the document's position.
+# Pattern of the start of an error message about one document of a request. The start contains the document's position.
 IN_BODY = re.compile(r"documents\[([0-9]+)\](?: \(.*?\))?(?=: )", re.DOTALL)
 
 

@@ -84,7 +84,7 @@ class AtWork:
     def __init__(self, mirror: Mirror, door: MirrorEnds, password: str = "") -> None:
         """Create the threads of the mirror without starting them; raise InvalidInput if an address of the mirror is not valid."""
         self.mirror, self._door, self._password = mirror, door, password
-        # In an SQL file, the addresses of a mirror may contain passwords. Texts must hide these passwords as well as `password`.
+        # In an SQL file, the addresses of a mirror may contain passwords. Error texts must hide these passwords as well.
         said = (password, *(secret for _, secret in credentials(mirror)))
         self._secrets = tuple(secret for secret in said if secret)
         self._stop = threading.Event()

@@ -72,7 +72,7 @@ def shares(system: System) -> dict[str, float]:
 
 
 def original_shares(system: System) -> dict[str, float]:
-    """Return the entitlement of each unit. It follows from priorities alone; loans change a unit's share, but never its entitlement."""
+    """Return the share to which each unit is entitled. Loans change a unit's share, but never its entitlement."""
     return {name: unit.original for name, unit in units(system).items()}
 
 

@@ -59,7 +59,7 @@ class Running:
         return url is not None and httpx.get(f"{url}/readyz").status_code == 200
 
     def wait_ready(self) -> None:
-        """Wait until all declarations run; with Spark on a busy machine this takes minutes."""
+        """Wait until all declarations run. The wait takes minutes if Spark runs on a busy machine."""
         until = time.monotonic() + START_S
         while not self.ready():
             assert time.monotonic() < until, self.out + self.errors

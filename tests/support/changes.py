@@ -418,7 +418,7 @@ class Course:
                 self._look()
             self._query(key, before if self.chance.random() < 0.5 else self._filter())
         else:
-            # If other queries read this query, it keeps its streams, so that those queries read the same streams as before.
+            # A query that other queries read keeps its streams, so that the other queries read the same streams as before.
             self._query(
                 key, Query("filter", before.streams, self.chance.randrange(3)) if read else self._filter()
             )

@@ -94,7 +94,7 @@ def sensors(subscriber: Subscriber) -> list[tuple[int, list[int]]]:
 
 
 def settle(dirs: RunDirs) -> None:
-    """Wait until the gateway has handled all earlier messages of readers. It answers a new reader only after these messages."""
+    """Wait until the gateway has handled all earlier messages of readers. The gateway answers a new reader only after these messages."""
     newcomer = Subscriber(dirs, "newcomer", "readings")
     newcomer.unsubscribe()
     newcomer.close()
