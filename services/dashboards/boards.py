@@ -1,8 +1,8 @@
 """Types that describe a dashboard: rows of panels, each panel with queries, a unit and a description for the reader.
 
-    Row("Summary", (Panel("Response time", "…", "s", (PanelQuery("…", "p99"),)), …))
+Panels are placed in their order: side by side while there is room, then on the next line. An example of a row:
 
-Panels are placed in their order: side by side while there is room, then on the next line.
+    Row("Summary", (Panel("Response time", "…", "s", (PanelQuery("…", "p99"),)), …))
 """
 
 from __future__ import annotations

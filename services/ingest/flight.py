@@ -1,9 +1,10 @@
-"""Arrow Flight server of a node, for producers and readers on the network. It runs in the gateway's process.
+"""Arrow Flight server of a node, for producers and readers on the network. The server runs in the gateway's process.
 
-    get_schema  columns of a stream (path stream, NAME) or of a query (path query, CLASS, QUERY)
-    do_put      receive one part of a producer's batch, and stage it; publish it at once if it is the only part
-    do_action   `commit` or `abort` a batch; `committed`: last batch of a producer; `results`: kept range of a query's rows
-    do_get      rows of a query's answers
+- The call `get_schema` returns the columns of a stream (path stream, NAME) or of a query (path query, CLASS, QUERY).
+- The call `do_put` receives one part of a producer's batch, and stages the part. An only part is published at once.
+- The call `do_action` has four actions: `commit` and `abort` end a batch, `committed` returns the last batch of a producer, and
+  `results` returns the range of rows that are kept of a query's answers.
+- The call `do_get` returns rows of a query's answers.
 
 The requests are defined in `services.ingest.messages`. Every call must have a key. A call that would fail again ends with
 FlightServerError, and a call that may succeed later with FlightUnavailableError. Details of an error are JSON in `extra_info`.

@@ -1,8 +1,7 @@
 """Spark in a child process, which ends when its parent ends.
 
-    with IngestProcess(job) as ingest:        # starts the child process, which starts the JVM
-        ingest.progress()
-        ingest.change(another_job)            # feeds with equal settings in both jobs continue without a restart
+The context manager `IngestProcess(job)` starts the child process, which starts the JVM. After `change(another_job)`, feeds with
+equal settings in both jobs continue without a restart.
 
 The child reads jobs as lines of JSON from its standard input: one when it starts, and one whenever the job changes. The child
 writes reports as lines of JSON to its standard output, and stops at the end of its input. So the child also stops if its parent is

@@ -1,8 +1,7 @@
 """Threads of running mirrors, which poll objects, publish changes, and read the lookups query to count uses of objects.
 
-    mirrors = Mirrors(door)
-    mirrors.begin(mirror)       returns at once; if the start fails, the mirror's progress says why, and the start is repeated
-    mirrors.end(name)
+`Mirrors.begin(mirror)` starts a mirror and returns at once. If the start fails, the mirror's progress says why, and the start is
+repeated. `Mirrors.end(name)` stops a mirror.
 
 Numbered properties:
 1. A problem of one mirror, or of its store, is shown in the mirror's progress and does not affect other mirrors.

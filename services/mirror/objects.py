@@ -1,7 +1,7 @@
 """Stores of a mirror's objects: HTTP addresses, or rows of a database. Each object is fetched by its key.
 
-    fetched = objects.fetch(key)        fetch the object, and return it if it has changed; with `whole`, return it in any case
-    objects.took(key, fetched)          record that this version was processed, so that later fetches are compared with this version
+`objects.fetch(key)` fetches the object, and returns it if it has changed or if `whole` is True. After the object was processed,
+the caller calls `objects.took(key, fetched)`, so that later fetches are compared with this version of the object.
 
 Numbered properties:
 1. An object counts as unchanged only if it equals the version that was last processed. So a body that cannot be parsed is

@@ -1,8 +1,8 @@
 """Random changes of declarations with rows and kills in between, and a model that knows which answers must
 come.
 
-    model = Model()                declarations, running queries, and for each query the rows that it must or may answer
-    Course(chance, there)          draws events and applies them to the model and to a system (`There`)
+`Model` has declarations and running queries, and for each query the rows that the query must or may answer. `Course` draws events
+and applies each event to the model and to a system (`There`).
 
 A query *must* answer each row published after its declaration was enacted, exactly once. This includes rows
 that come before its host has subscribed to the stream, or while its host is down or busy. A query *may*
