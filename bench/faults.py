@@ -30,7 +30,7 @@ from services.race import w11_workload as workload
 
 PERIOD_S = 10
 PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}
-# Trains are short and therefore costly, so that a feeder on another core can offer more than the lane can process.
+# Trains are short and therefore costly, so that a feeder on another processor can offer more than the lane can process.
 SETTINGS = LiveSettings(train_max=500)
 MUCH = 2e6
 TRIES = 5

@@ -107,6 +107,7 @@ def poll_s() -> float:
             core.statistics(now)
             told_at = now
 
-    for _ in range(POLLED):  # a change rate cannot be estimated before the second poll of an object
+    # The change rate of an object cannot be estimated before the second poll of the object.
+    for _ in range(POLLED):
         poll()
     return seconds_each(poll, 4000)

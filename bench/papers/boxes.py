@@ -46,7 +46,7 @@ class BoxHost:
         self._owed = [0.5] * len(self.queues)
         self.latencies = {root: [] for root in self.network.roots}
         self.queued = 0.0
-        self._known = 0  # number of the scheduler's decisions for which time was already charged
+        self._known = 0  # Number of decisions of the scheduler for which time was already charged
 
     def enter(self, number: int, arrivals: Sequence[float]) -> None:
         if not arrivals:

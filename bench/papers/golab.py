@@ -35,7 +35,7 @@ from sim.windows.periodic_scenario import workload_of
 
 # Window and slide of each query in minutes (Golab §4.2).
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
-MINUTES = 30  # minutes after which every schedule with periods of 2, 3 and 5 minutes repeats
+MINUTES = 30  # Minutes after which every schedule with periods of 2, 3 and 5 minutes repeats
 
 
 def example_cost(settings: PeriodicSettings, periods: Mapping[int, int] | None = None) -> float:

@@ -249,7 +249,7 @@ class Soak:
         try:
             (lane,) = self.system.turns(self.node).lanes
         except (ray.exceptions.RayError, ValueError):
-            return False  # the dispatcher was killed, which already counts as a disturbance
+            return False  # The dispatcher was killed, which already counts as a disturbance
         self._lane = lane.in_slices_s, lane.used_s
         if before is None or lane.in_slices_s <= before[0]:
             return False

@@ -337,7 +337,7 @@ def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
 
 
 def main() -> int:
-    """Run the job in the last line of standard input, until standard input ends."""
+    """Run the latest job until standard input ends. Each line of standard input is a job, which replaces the previous job."""
     lines = input_lines()
     job = JOB_JSON.validate_json(next(lines))
     os.nice(job.niceness)

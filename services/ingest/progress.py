@@ -102,7 +102,7 @@ class FeedCounts:
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
-        """Count the reports that are new. The oldest report comes first. Return True if a new report is about a completed micro-batch."""
+        """Count those reports that are new; the oldest report is first. Return True if a new report is about a completed micro-batch."""
         done = False
         for report in told:
             place = (str(report["runId"]), int(report["batchId"]), str(report["timestamp"]))

@@ -21,7 +21,7 @@ LOOK_S = 5.0
 
 
 class Brings:
-    """Spark processes: one for feeds with a connector to download, and one for all other feeds. Each is started only if it has feeds."""
+    """Spark processes: one for feeds with a connector to download, and one for all other feeds. A process without feeds is not started."""
 
     def __init__(self, door: GatewayAddress, folder: Path) -> None:
         self._door, self._folder = door, folder

@@ -383,7 +383,7 @@ class DatabaseObjects:
                     with self._connected(look) as connection:
                         return connection.execute(statement).all()
                 except (TypeError, ValueError) as problem:
-                    # SQLite stores values of any type in a column, and SQLAlchemy cannot convert some of them.
+                    # SQLite stores values of any type in a column. SQLAlchemy cannot convert values of some types.
                     raise ObjectProblem(f"a value does not have the type of its column: {problem}") from None
                 except sa.exc.SQLAlchemyError as problem:
                     if look.is_over:

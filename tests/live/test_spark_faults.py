@@ -82,7 +82,7 @@ class Ids:
 
     def source(self, path: str = "driver", select: str = "ts, id", **more: Any) -> Definition:
         options = {"path": str(self.folder), "maxFilesPerTrigger": 1}
-        # On the executors' path a batch has many parts, so that a kill often comes when only some are staged.
+        # On the executors' path a batch has many parts, so that a kill often comes when only some of the parts are staged.
         hint = "/*+ REPARTITION(8) */ " if path == "executor" else ""
         sql = f"SELECT {hint}{select} FROM source"
         source = {"format": "parquet", "options": options, "schema": SCHEMA, "sql": sql}
