@@ -342,7 +342,7 @@ def polling(quick: bool) -> ExperimentOutcome:
         formula = perceived(objects, frequencies)
         measured_freshness = measured(objects, frequencies, periods, uses, 7)
         claim = f"{aligned}: as many uses find a fresh copy as the formula predicts"
-        # The tolerance is four standard deviations of a fraction that is measured with that many uses.
+        # The tolerance is four standard deviations of a fraction that is measured with `uses` random uses.
         holds = abs(measured_freshness - formula) < 2 / np.sqrt(uses)
         rule = "within four standard deviations for this number of uses"
         got = f"{measured_freshness:.4f} of {uses:,} uses"

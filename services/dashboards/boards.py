@@ -152,7 +152,7 @@ def rate_by(labels: str, series: str, selector: str = "") -> str:
 
 
 def ratio_by(labels: str, counted: str, whole: str, selector: str) -> str:
-    """Return the PromQL for the rate of one counter divided by the rate of another. The result is empty while the second does not grow."""
+    """Return the PromQL for the rate of one counter divided by the rate of a second counter; empty while the second counter stands still."""
     return f"{rate_by(labels, counted, selector)} / ({rate_by(labels, whole, selector)} > 0)"
 
 

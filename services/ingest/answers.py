@@ -18,7 +18,7 @@ from engine.data.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
 SEQ, KEPT = "_seq", "_kept"
-# Columns before the columns of the query: `_seq` is the number of the answer row, and `_kept` is a fraction.
+# The two columns before the columns of the query. `_seq` is the number of the answer row.
 # `_kept` is the fraction of an answer's input rows that were neither dropped nor late.
 OWN = (pa.field(SEQ, pa.int64(), nullable=False), pa.field(KEPT, pa.float64(), nullable=False))
 # A message to a reader is sent as soon as the message has this many answer rows.

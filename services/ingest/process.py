@@ -359,7 +359,7 @@ def main() -> int:
 
 
 def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
-    # The parent does not need `services.ingest.spark`. Only the child imports this module, because it loads Spark.
+    # Only the child imports `services.ingest.spark`, because this import loads Spark, which the parent does not need.
     from services.ingest.spark import SparkIngest
 
     ingest: SparkIngest | None = None

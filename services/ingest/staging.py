@@ -42,7 +42,7 @@ class NotStaged(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """Identity of a batch. A stream that is declared again under the name of a dropped stream is another `stream`."""
+    """Identity of a batch: its stream, producer and number. If a stream was dropped, a new stream with its name is another stream."""
 
     stream: Stream
     producer: str

@@ -269,7 +269,7 @@ def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
 
 
 def of_the_best_path(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
-    """Return a priority function: the ratio of gain to cost on the path to a root on which this ratio is highest."""
+    """Return a priority function: the highest ratio of gain to cost of all paths from the operator to a root."""
 
     def ways(believed: NetworkEstimates, x: int) -> list[tuple[float, float]]:
         own, below = believed.estimates[x], believed.network.operators[x].downstream

@@ -353,7 +353,7 @@ def full_log() -> Iterator[Path]:
 def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
     """Append frames, and return the number of lines that the log's code has executed to empty a segment.
 
-    Emptying a segment kills the writer at line `killed_at`, if it has that many lines.
+    The writer is killed at line `killed_at` of that work, unless the work ends before.
     """
     log = SegmentWriter(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
     with at_line(killed_at, die, "emptied") as left:

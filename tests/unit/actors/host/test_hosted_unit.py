@@ -406,12 +406,10 @@ def test_a_change_of_the_window_schedule_is_repeated_after_a_restart(
 @pytest.mark.parametrize(
     ("fed", "caught_up_s", "advanced_s"),
     [
-        (True, None, 0),  # The feed may be down or have a backlog, so event time does not advance.
-        (
-            True,
-            8.0,
-            0,
-        ),  # The feed had caught up for less than `idle_after_s`, so event time does not advance.
+        # The feed may be down or have a backlog, so event time does not advance.
+        (True, None, 0),
+        # The feed had caught up for less than `idle_after_s`, so event time does not advance.
+        (True, 8.0, 0),
         (True, 37.0, 27),
         (False, None, 990),  # Without a feed, the clock alone advances event time.
     ],

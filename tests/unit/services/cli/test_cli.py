@@ -303,7 +303,7 @@ def test_an_interrupted_run_exits_with_130_and_prints_no_traceback(weir: Termina
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    # Hypothesis runs a callback during each garbage collection. A KeyboardInterrupt in the callback would be lost, so collection is disabled.
+    # Hypothesis runs a callback during each garbage collection. A KeyboardInterrupt in the callback would be lost.
     gc.disable()
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
