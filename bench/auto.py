@@ -1,7 +1,7 @@
 """Comparison of a self-tuning class on Ray with all fixed policies, on three workloads with different objectives.
 
-The system has one class, which has a host with its own core. The class gets the same burst of rows again whenever it has
-answered the previous burst.
+The system has one class, and the host of the class has its own processor. The class gets the same burst of rows again
+whenever it has answered the previous burst.
 
 1. After each burst the class compares policies, as in the service: measurements go to the simulator in another process, and the
    coordinator's tuning core decides. This ends when the core decides to keep its policy.

@@ -16,9 +16,9 @@ from scheduler.operators.policies import build_policy
 from scheduler.operators.scheduler import OperatorScheduler
 
 OPERATORS = 11_000
-SWITCHED = 1_000  # number of operators of the class that switches its policy; all operators have input
-IDLE = 1_000  # number of idle operators; apart from these, 10,000 operators are ready at every decision
-GAP_S = 1e-4  # seconds between two arrivals
+SWITCHED = 1_000  # Number of operators of the class that switches its policy; all operators have input
+IDLE = 1_000  # Number of idle operators; 10,000 other operators are ready at every decision
+GAP_S = 1e-4  # Seconds between the arrivals of two tuples
 STATIC = ("hr", "hnr", "srpt", "chain")
 
 
@@ -88,14 +88,14 @@ def naive_decision_s(believed: NetworkEstimates) -> float:
 
 
 def dearest_switch_s() -> float:
-    """Return the seconds of the slowest switch to any policy, with all operators ready, including the next decision."""
+    """Return the seconds of a switch to the policy with the slowest switch, including the next decision; all operators are ready."""
     believed = many_queries(SWITCHED)
     scheduler = OperatorScheduler(believed.network, policy_of("hr"), believed.estimates)
     heads = [(operator, operator * GAP_S, 1) for operator in range(SWITCHED)]
 
     def switched_s(settings: PolicySettings) -> float:
         def switch() -> None:
-            # Estimates count as changed, so that the switch has to compute all segments again.
+            # The estimates of operators count as changed, so that the switch has to compute all segments again.
             scheduler.statistics.changed = True
             scheduler.switch(settings, heads)
             scheduler.pick(SWITCHED * GAP_S)

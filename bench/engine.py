@@ -19,8 +19,8 @@ LEAST = {
     10_000: {"hand": 0.5, "duckdb": 0.5, "polars": 1.0},
     1_000: {"hand": 0.35, "polars": 1.0},
 }
-# Readings per CPU-second of programs that were measured on a similar machine, each with the minimum ratio of the engine's speed to it.
-# The programs are Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop that is less tuned for one core than this benchmark's.
+# Readings per CPU-second of other programs, measured on a similar machine, each with the engine's minimum speed relative to the program.
+# The programs are Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop with less tuning than the Polars loop of this benchmark.
 ELSEWHERE = {
     10_000: {"Flink": (132_500, 15.0), "Spark": (23_200, 80.0), "a plain Polars loop": (2_280_000, 1.0)},
     1_000: {"a plain Polars loop": (351_000, 4.0)},
@@ -52,7 +52,7 @@ def race_figures(data: w11_workload.Data, train: int, least: Mapping[str, float]
 
 
 def call_s() -> float:
-    """Return the seconds per operator call on one tuple: half of a runner step with a source and a filter."""
+    """Return the seconds of one operator call on one tuple, measured as half of a run that calls a source and a filter."""
     data = w11_workload.generated(1)
     schema = parse_create_stream(w11_workload.STREAMS[0])
     runner = ClassRunner(ignore)

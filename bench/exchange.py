@@ -37,7 +37,7 @@ class Hosted:
     taken: dict[str, int] = field(default_factory=dict)
 
     def run(self, piece: Piece) -> float:
-        """Process one train of a stream, and return the processor time that this took."""
+        """Process one train of a stream, and return the processor time of the work."""
         self.taken[piece.stream] = self.taken.get(piece.stream, 0) + piece.offered
         began = time.thread_time()
         self.hosted.take(piece, self.taken[piece.stream])

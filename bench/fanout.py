@@ -41,7 +41,8 @@ from services.results.places import LocalPlaces
 RATE, BATCH = 50_000, 500
 READERS = 10
 PHASES, PHASE_S = 2, 7.0
-# Seconds between two samples, and seconds before the first: reported response times cover the last five seconds.
+# Seconds between two samples (LOOK_S), and seconds of a phase before its first sample (SETTLED_S).
+# Reported response times cover the last five seconds, so an earlier sample would contain answers of the previous phase.
 LOOK_S, SETTLED_S = 0.5, 5.0
 POLL_S = 0.05
 CHUNK = 1 << 18
@@ -228,14 +229,14 @@ def request_of(key: str) -> bytes:
 
 
 def delays_of_single_rows(service: There, dirs: RunDirs) -> list[float]:
-    """Return for each of several single rows the milliseconds from publishing until a reader has its event, in an idle system."""
+    """Return the milliseconds from the publishing of a single row until a reader has its event, for several rows in an idle system."""
     with process(measure_delays, service.url, service.key, dirs.door_socket) as measuring:
         delays_ms: list[float] = measuring.recv()
         return delays_ms
 
 
 def measure_delays(parent: Connection, url: str, key: str, door: Path) -> None:
-    """Publish rows at random moments, each with the current time, which is subtracted when its event is read."""
+    """Publish single rows at random moments, and measure for each row the time from publishing until its event is read."""
     address, gaps_s = urlsplit(url), np.random.default_rng(1).uniform(*GAP_S, SINGLE_ROWS)
     delays_ms: list[float] = []
     with socket.create_connection((address.hostname, address.port)) as events, Producer(door) as producer:
@@ -265,7 +266,7 @@ def asked(parent: Connection, found: Counted) -> bool:
 
 @contextmanager
 def process(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
-    """Start a process for the work; it ends when this context closes the connection."""
+    """Run `work` in another process, and yield the connection to the process. Closing the connection ends the process."""
     ours, theirs = SPAWN.Pipe()
     started = SPAWN.Process(target=work, args=(theirs, *arguments), daemon=True)
     started.start()

@@ -30,7 +30,7 @@ from services.race import w11_workload as workload
 
 PERIOD_S = 10
 PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}
-# Trains are short and therefore costly, so that a feeder on another core can offer more than the lane can process.
+# Trains are short and therefore costly, so that a feeder on another processor can offer more than the lane can process.
 SETTINGS = LiveSettings(train_max=500)
 MUCH = 2e6
 TRIES = 5
@@ -100,7 +100,7 @@ def node_of(running: System) -> str:
 
 
 def offer(feeder: Feeder, **rates: float) -> float:
-    """Offer each class in `rates` that many tuples per second, and all other classes none; return the time at which this began."""
+    """Feed each class at its rate in `rates` (tuples per second), or not at all; return the time at which these rates began."""
     plan = {
         name: StepArrivals.model_validate(
             {"kind": "steps", "steps": [{"at_s": 0, "rate": rates.get(name, 0.0)}]}
@@ -115,7 +115,7 @@ def offer(feeder: Feeder, **rates: float) -> float:
 
 
 def lend_and_reclaim(running: System, feeder: Feeder) -> float:
-    """Let a class lend its share, then offer it more input than it can process; return the time at which that input began."""
+    """Let a class lend its share, then offer the class more input than it can process; return the time at which the overload began."""
 
     def lent() -> bool:
         return running.status().system.units["bronze"].share > 0.5

@@ -22,7 +22,7 @@ OBJECTS = 1_000_000
 # Numbers of partitions and of rounds that the thesis found best: "a good solution is found earliest".
 PARTITIONS, ROUNDS = 50, 10
 TRIES = 2
-POLLED = 100_000  # maximum number of objects of a mirror
+POLLED = 100_000  # Maximum number of objects of a mirror
 
 
 def figures() -> list[Figure]:
@@ -61,7 +61,8 @@ def figures() -> list[Figure]:
 
 def large_case(count: int) -> Mirrored:
     rng = np.random.default_rng(1)
-    changes = rng.gamma(1.0, 2.0, count)  # gamma distribution with mean 2 and standard deviation 2
+    # Change rates have a gamma distribution with mean 2 and standard deviation 2.
+    changes = rng.gamma(1.0, 2.0, count)
     interests = 1.0 / np.arange(1, count + 1)
     return Mirrored(interests / interests.sum(), changes, np.ones(count))
 
@@ -77,7 +78,10 @@ def spread(objects: Mirrored, frequencies: Floats) -> float:
 
 
 def timed(work: Callable[[], Floats]) -> tuple[float, Floats]:
-    """Return the least processor-seconds of several tries, and the result; time is summed over all threads, since libraries use several."""
+    """Return the processor-seconds of the fastest of several tries, and the result.
+
+    Time is summed over all threads, because numerical libraries use several threads.
+    """
     best, found = float("inf"), np.empty(0)
     for _ in range(TRIES):
         began = time.process_time()
@@ -103,6 +107,7 @@ def poll_s() -> float:
             core.statistics(now)
             told_at = now
 
-    for _ in range(POLLED):  # a change rate cannot be estimated before the second poll of an object
+    # The change rate of an object cannot be estimated before the second poll of the object.
+    for _ in range(POLLED):
         poll()
     return seconds_each(poll, 4000)

@@ -131,7 +131,7 @@ def wake_ups(pids: Iterable[int]) -> dict[int, int]:
 
 
 def schedstats(pid: int) -> list[tuple[int, int, int]]:
-    """Return for each thread: nanoseconds on a processor, nanoseconds of waiting for a processor, and number of times that it got one."""
+    """Return for each thread: nanoseconds on a processor, nanoseconds of waiting for a processor, and how many times the thread ran."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:

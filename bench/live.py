@@ -182,7 +182,7 @@ def checked(dirs: RunDirs, query: str, data: w11_workload.Data) -> dict[str, Any
 
 @contextmanager
 def process(work: Any, dirs: RunDirs, cores: Cores) -> Iterator[Connection]:
-    """Start a process for the work and wait until it is ready; it ends when the connection is closed."""
+    """Run `work` in another process, and yield the connection to the process once it is ready. Closing the connection ends the process."""
     ours, theirs = SPAWN.Pipe()
     started = SPAWN.Process(target=work, args=(dirs, cores, theirs))
     started.start()

@@ -1,4 +1,4 @@
-"""Cost of logs and the gateway: frames in shared memory, commits, and batches from a producer's process to a reader's."""
+"""Cost of logs and the gateway: frames in shared memory, commits, and batches that go from one process to another process."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def door_costs() -> DoorCosts:
 
 
 def publish_all(producer: Producer, reader: Connection) -> tuple[float, float]:
-    """Publish all batches; return the seconds until the reader has read them, and this process's processor-seconds."""
+    """Publish all batches; return the seconds until the reader has read all batches, and the processor-seconds of this process."""
     rows = batch()
     began, used = time.perf_counter(), time.process_time()
     for _ in range(BATCHES):
@@ -160,7 +160,7 @@ def publish_all(producer: Producer, reader: Connection) -> tuple[float, float]:
 
 @contextmanager
 def in_process(work: Callable[[RunDirs, Connection], None], dirs: RunDirs) -> Iterator[Connection]:
-    """Start a process for the work and wait until it is ready; it ends when the connection is closed."""
+    """Run `work` in another process, and yield the connection to the process once it is ready. Closing the connection ends the process."""
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=work, args=(dirs, theirs))
     process.start()

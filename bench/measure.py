@@ -29,7 +29,10 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Value divided by `limit`, or else by `least`. The figure is accepted if this ratio is at most 1 (`limit`) or at least 1 (`least`)."""
+        """Value divided by `limit` if there is a limit, and otherwise divided by `least`.
+
+        A figure is accepted if its ratio to `limit` is at most 1, or if its ratio to `least` is at least 1.
+        """
         bound = self.limit if self.limit is not None else self.least
         return self.value / bound if bound else None
 

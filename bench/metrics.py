@@ -40,7 +40,7 @@ ANSWERS = 10_000
 def figures() -> list[Figure]:
     took_s, size = scrape()
     settings = LiveSettings()
-    # A class that has a whole lane has one slice per round, and all of the time of a load cycle.
+    # The class is assumed to have a whole lane: one slice per round, and the whole processor time of a load cycle.
     slice_part = slice_s() / (settings.round_ms / 1e3)
     cycle_part = cycle_s() / (settings.load.cycle_ms / 1e3)
     everything = f"{TENANTS:,} tenants with {QUERIES} queries each"
@@ -183,7 +183,7 @@ def cycle_s() -> float:
 
     def cycle() -> None:
         counting.decided(explanation, False, 0.15)
-        # Counts are sent with the report, so they have to be pickled.
+        # A unit pickles its counts to send them with its report, so the benchmark pickles them as well.
         pickle.dumps(counting.told(there, 0.0, quality))
 
     return seconds_each(cycle, ANSWERS)

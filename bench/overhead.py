@@ -40,7 +40,7 @@ POLICIES = {
     "slope-slack, push-through": "slope-slack:push_through=true",
     "fixed, box by box": "fixed",
 }
-# Maximum percentage of the run time that scheduling may take, for policies with such a limit.
+# Maximum percentage of the run time that scheduling may take, by policy. Policies that are not listed have no maximum.
 LIMITS = {"buckets, push-through": 1.5}
 
 Call = tuple[str, tuple[float, ...]]
@@ -93,7 +93,7 @@ class Run:
 
 
 def nothing(*args: float) -> None:
-    """Do nothing; the time of calls of this method is subtracted."""
+    """Do nothing. The benchmark measures the time of such empty calls and subtracts it from the result."""
 
 
 def network() -> Network:

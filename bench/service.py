@@ -91,7 +91,7 @@ def ready_s() -> float:
         began = time.monotonic()
         with subprocess.Popen(UP, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            # The first line is printed when the system is ready.
+            # `weir up` prints its first line when the system is ready.
             assert "api" in process.stdout.readline()
             took_s = time.monotonic() - began
             process.send_signal(signal.SIGTERM)

@@ -68,7 +68,8 @@ SETTINGS = {
 }
 LOOK_S = 0.05
 STUCK_S = 120.0
-# Number of batches that are sent one after the other, and number of batches that are then sent at half of that rate.
+# BEFORE is the number of batches that are sent one right after the other.
+# AT_HALF is the number of batches that are then sent at half of the measured rate.
 BEFORE, AT_HALF = 300, 1000
 CLASS = LiveClass(
     name="c",
@@ -96,7 +97,7 @@ class Node:
         return cast(Used, asked(self.gateway, "used"))
 
     def waits(self) -> npt.NDArray[np.float64]:
-        """Return for each batch queued since the last call: seconds from its arrival until it was queued, and the time at that moment."""
+        """Return two numbers for each batch queued since the last call: seconds from arrival to queueing, and the time of the queueing."""
         return cast("npt.NDArray[np.float64]", asked(self.host, "waits"))
 
     def delivered(self) -> int:
@@ -201,8 +202,10 @@ class Producer:
         self._rows = pa.table(dict(zip("abcdef", columns, strict=True)))
 
     def send(self, batches: int, pauses_s: float = 0.0) -> list[float]:
-        """Send batches with random pauses of a mean length, wait until the class has all batches, and return the time of
-        sending of each."""
+        """Send batches, and wait until the class has all batches; return the time at which each batch was sent.
+
+        The pauses between batches are random, with the mean `pauses_s`.
+        """
         chance, due, called = random.Random(1), time.monotonic(), []
         for _ in range(batches):
             due += chance.expovariate(1 / pauses_s) if pauses_s else 0.0
@@ -323,7 +326,7 @@ def serve_class(cores: Cores, dirs: RunDirs, parent: Connection) -> None:
 
 
 class Queue(deque[ArrivedPiece]):
-    """Queue of a class that records for each batch when it was queued, and how long after its arrival at the gateway this was."""
+    """Queue of a class. It records for each batch the time of queueing, and the seconds since the batch arrived at the gateway."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ PINNED_S, LOOSE_S, IDLE_S = 10.0, 5.0, 2.0
 # Processor-seconds that a train takes; a slice does not end inside a train.
 TRAIN_S = 1e-4
 
-Slice = tuple[float, float, float]  # begin, end and processor time of a slice
+Slice = tuple[float, float, float]  # Begin, end and processor time of a slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Told:
     """Measurements that a host sends at the end of a run."""
 
     slices: list[Slice]
-    outside_s: float  # processor time of the class thread outside slices
+    outside_s: float  # Processor time of the class thread outside slices
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class Client:
     # -- calls that put rows into streams or read answers ----------------------------------------------
 
     def tenant(self) -> str:
-        """Return the only tenant to which the key gives access; raise InvalidInput if there is no such tenant or several."""
+        """Return the only tenant to which the key gives access; raise InvalidInput if the key gives access to no tenant or to several."""
         tenants = self._get("/v1/tenants", limit=2)["items"]
         if len(tenants) != 1:
             count = "no tenant" if not tenants else "several tenants"
@@ -350,13 +350,13 @@ def body_of(documents: Sequence[Declaration | Document]) -> dict[str, Any]:
     return {"documents": [as_document(declaration) for declaration in declarations]}
 
 
-# Pattern of the beginning of the service's error messages about one of several documents, with the document's position.
+# Pattern of the start of an error message about one document of a request. The start contains the document's position.
 IN_BODY = re.compile(r"documents\[([0-9]+)\](?: \(.*?\))?(?=: )", re.DOTALL)
 
 
 @contextmanager
 def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
-    """Change the errors that are raised in the block, so that they name a document or its file instead of its position."""
+    """Make errors that are raised in the `with` block name the wrong document by its file or name, instead of by its position."""
     try:
         yield
     except WeirError as problem:

@@ -26,11 +26,11 @@ class BoxHost:
 
     network: Network
     policy: PolicySettings
-    estimates: Sequence[Estimate]  # cost per tuple, without the cost of the call
+    estimates: Sequence[Estimate]  # Cost per tuple, without the cost of the call
     call_s: float = 0.0
     decision_s: float = 0.0
     train_max: int = WHOLE_QUEUE
-    schedule: int = 1  # number of boxes chosen at one moment
+    schedule: int = 1  # Number of boxes that are chosen together, before the first of them runs
 
     now: float = field(init=False, default=0.0)
     calls: list[int] = field(init=False, default_factory=list)
@@ -46,7 +46,7 @@ class BoxHost:
         self._owed = [0.5] * len(self.queues)
         self.latencies = {root: [] for root in self.network.roots}
         self.queued = 0.0
-        self._known = 0  # number of the scheduler's decisions for which time was already charged
+        self._known = 0  # Number of decisions of the scheduler for which time was already charged
 
     def enter(self, number: int, arrivals: Sequence[float]) -> None:
         if not arrivals:

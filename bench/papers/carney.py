@@ -120,7 +120,7 @@ def traversals(quick: bool) -> ExperimentOutcome:
 
 def run_tree(kind: str, tuple_s: float, call_s: float) -> BoxHost:
     host = BoxHost(TREE, policy_of(superbox(kind)), [Estimate(1.0, 1.0)] * 6, call_s)
-    # Estimates are set after the decision plans of superboxes were made, because these plans are meant for equal costs.
+    # The decision plans of superboxes are meant for equal costs, so the real estimates are set after the plans were made.
     host.estimates = [Estimate(tuple_s, 1.0)] * 6
     for number in range(6):
         host.enter(number, [0.0])
@@ -143,7 +143,7 @@ def box_costs(network: Network, seed: int, scale: float = 1.0) -> list[Estimate]
 def poisson(
     network: Network, estimates: Sequence[Estimate], load: float, tuples: int, seed: int
 ) -> list[tuple[float, int]]:
-    """Return random arrivals, spread equally over all inputs, that load the processor this much without the cost of calls."""
+    """Return random arrivals, spread equally over all inputs. `load` is the load of the processor without the cost of calls."""
     segments = NetworkEstimates(network, tuple(estimates)).segments
     mean_s = sum(segments[source].cost_s for source in network.sources) / len(network.sources)
     return list(islice(arrivals(network.sources, load / mean_s, seed), tuples))
@@ -241,7 +241,7 @@ def latency_by_traversal(quick: bool) -> dict[str, list[tuple[float, float]]]:
 
 
 def by_traversal(quick: bool) -> ExperimentOutcome:
-    """Compare traversals: latency at half of the capacity by the cost of a tuple, and memory while a queue is processed."""
+    """Compare the latency of the traversals for cheap and expensive tuples, and their memory while a queue is processed."""
     latency = latency_by_traversal(quick)
     cheap, dear = ({kind: points[place][1] for kind, points in latency.items()} for place in (0, -1))
     kinds = ("min-memory", "min-cost", "min-latency")
@@ -364,9 +364,9 @@ def due(deadline_ms: float) -> UtilityGraph:
 # Table 4.2: 20 applications of 5 boxes of 0.1 ms; half have deadlines of 10 ms (tight), half of 2 s (loose).
 APPLICATIONS = forest(20, 5, 1, (due(10.0), due(2000.0)))
 CAPACITY = 2000.0
-# Seconds per call and per schedule, which the thesis does not give; here slope-slack reaches the thesis's QoS of 0.81.
-# With these values, calls take 20% of the time and schedules 9%; Table 4.5 has 7.5% to 16%.
-# Loads are given without calls and schedules, as in §3.4.1.
+# Seconds per call and per schedule, chosen so that slope-slack reaches the thesis's QoS of 0.81. The thesis does not give these times.
+# With the chosen times, calls take 20% of the time and schedules 9%. In Table 4.5 of the thesis, the overhead is 7.5% to 16%.
+# The loads in this experiment count only the cost of tuples, without calls and schedules, as in §3.4.1.
 BOX_CALL_S, SCHEDULE_S = 5e-5, 5e-4
 COSTS_KNOWN = (
     "a call takes 50 µs and a schedule 0.5 ms, chosen so that slope-slack reaches 0.81. If both are free, slope-slack has 0.83 to 0.85 "
@@ -376,7 +376,7 @@ ALONE_KNOWN = "at the same costs. If calls and schedules are free, fixed priorit
 
 
 def fluctuating_arrivals(bursts: int, seed: int) -> list[tuple[float, int]]:
-    """Return arrivals of 40,000 tuples at 60% of the capacity and 15,000 at 130%, `bursts` times, then 10,000 at 60%."""
+    """Return random arrivals: `bursts` times 40,000 tuples at 60% of the capacity and 15,000 at 130%, and at the end 10,000 at 60%."""
     chance, now, came = random.Random(seed), 0.0, list[tuple[float, int]]()
     for tuples, load in [(40_000, 0.6), (15_000, 1.3)] * bursts + [(10_000, 0.6)]:
         for _ in range(tuples):
@@ -526,13 +526,16 @@ def overhead(quick: bool) -> ExperimentOutcome:
 # Length of schedules with which Aurora's prototype did best, and load of Table 4.5.
 # The load is 4,000 tuples per second; fixed priority sustains 3,500 tuples per second (§4.5.1).
 SCHEDULE, TABLE_LOAD = 300, 4000 / 3500
-# Load as in the bursts of the thesis, and number of tuples after which even answers with the longest deadlines are late.
+# Load in the bursts of the thesis (LATE_LOAD), and number of tuples in the run (LATE_TUPLES).
+# After LATE_TUPLES tuples at LATE_LOAD, even answers with the longest deadlines are late.
 LATE_LOAD, LATE_TUPLES = 1.3, 20_000
 
 
 def comparisons(tuples: int) -> float:
-    """Return the number of comparisons per superbox that runs, if all runnable superboxes are sorted by fixed priority
-    before each schedule."""
+    """Return the number of comparisons per superbox that runs.
+
+    Before each schedule, all runnable superboxes are sorted by fixed priority.
+    """
     came = list(islice(arrivals(range(1000), TABLE_LOAD / 5e-5, 1), tuples))
     queued, decisions, run = [0] * 1000, 0, 0
 

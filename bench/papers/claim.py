@@ -1,6 +1,7 @@
 """Claims of a paper with the results of an experiment, and charts of the results.
 
-Every paper has a module here with its experiments; `python -m bench.papers` runs the experiments and prints their findings.
+The experiments of each paper are in a module or folder of `bench.papers`.
+`python -m bench.papers` runs the experiments and prints their findings.
 """
 
 from __future__ import annotations

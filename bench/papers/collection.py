@@ -15,7 +15,7 @@ Results = Sequence[tuple[Experiment, ExperimentOutcome]]
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """Paper with claims that are tested here."""
+    """Paper with claims that the experiments test."""
 
     title: str
     authors: str

@@ -16,10 +16,8 @@ from bench.papers.partitions import Mirrored, clustered, frequencies_by_partitio
 from scheduler.mirrors.freshening import Floats, perceived_freshness, refreshes
 
 SMALL, LARGE, LARGE_QUICK = 500, 500_000, 20_000
-CLUSTERED, CLUSTERED_QUICK = (
-    100_000,
-    10_000,
-)  # fewer objects, since a round of k-means compares each object with each partition
+# Numbers of objects for k-means. They are small, because each round compares each object with each partition.
+CLUSTERED, CLUSTERED_QUICK = 100_000, 10_000
 THETAS = (0.0, 0.4, 0.8, 1.2, 1.6)
 TECHNIQUES = ("PF", "p", "p/λ", "λ")
 PARETO_SHAPE = 1.1
@@ -135,7 +133,7 @@ def by_partitions(
 
 
 def partitions(quick: bool) -> ExperimentOutcome:
-    """Compare partitioning techniques with the optimum in the small case, which the thesis's package could solve too."""
+    """Compare partitioning techniques with the optimum in the small case, for which the software of the thesis also found the optimum."""
     bandwidth, counts, charts, findings = SMALL / 2, (1, 5, 10, 20, 50, 100, 200, 500), [], []
     for aligned in ("shuffled", "aligned", "reverse"):
         objects = setup(SMALL, 1.0, 1.0, aligned)
@@ -344,7 +342,7 @@ def polling(quick: bool) -> ExperimentOutcome:
         formula = perceived(objects, frequencies)
         measured_freshness = measured(objects, frequencies, periods, uses, 7)
         claim = f"{aligned}: as many uses find a fresh copy as the formula predicts"
-        # The tolerance is four standard deviations for this number of uses.
+        # The tolerance is four standard deviations of a fraction that is measured with `uses` random uses.
         holds = abs(measured_freshness - formula) < 2 / np.sqrt(uses)
         rule = "within four standard deviations for this number of uses"
         got = f"{measured_freshness:.4f} of {uses:,} uses"

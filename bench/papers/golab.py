@@ -35,7 +35,7 @@ from sim.windows.periodic_scenario import workload_of
 
 # Window and slide of each query in minutes (Golab §4.2).
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
-MINUTES = 30  # minutes after which every schedule with periods of 2, 3 and 5 minutes repeats
+MINUTES = 30  # Minutes after which every schedule with periods of 2, 3 and 5 minutes repeats
 
 
 def example_cost(settings: PeriodicSettings, periods: Mapping[int, int] | None = None) -> float:
@@ -103,7 +103,8 @@ def run_example(quick: bool) -> ExperimentOutcome:
 # -- evaluation with random queries ----------------------------------------------------------------------
 
 PER_GROUP, QUICK_PER_GROUP = (5, 10, 20, 30), (10, 30)
-LOW, HIGH = 1500, 3000  # tuples per second; at the higher rate attributes have twice as many values
+# Tuples per second. At the rate HIGH, attributes have twice as many different values as at the rate LOW.
+LOW, HIGH = 1500, 3000
 PRESETS: Mapping[int, str] = {LOW: "golab-low", HIGH: "golab-high"}
 SECONDS, QUICK_SECONDS = 200.0, 100.0
 RUNS, QUICK_RUNS = 5, 3

@@ -32,7 +32,7 @@ QUERY = Network(
 # In the thesis, the rate is 80 tuples per second in bursts and 40 between bursts.
 CALM, BURST, PART = 0.6, 1.2, 200
 # Selectivities of the selects near the inputs: "the bottom operators have low selectivity" (§6.5).
-# With selectivities of 0.2 to 0.8, the second half of a divided path would hold more than the first half frees.
+# With selectivities of 0.2 to 0.8, the second half of a divided path would hold more memory than the first half releases.
 NEAR_INPUTS = (0.1, 0.4)
 
 

@@ -152,7 +152,7 @@ def contents(papers: Sequence[str], results: Results) -> str:
 
 
 def all_hold(findings: Iterable[Finding]) -> str:
-    """Return the CSS class that hides a part with only claims that hold; empty if a claim of the part does not hold."""
+    """Return the HTML attribute by which the page can hide a part in which all claims hold; empty if a claim does not hold."""
     return ' class="all-hold"' if all(finding.holds for finding in findings) else ""
 
 

@@ -46,7 +46,7 @@ SORTED_BY: Mapping[str, Callable[[Mirrored], Floats]] = {
     "p/λ": lambda one: one.interests / one.changes,
     "PF": lambda one: one.interests * freshness(1.0, one.changes),
     "size": lambda one: one.sizes,
-    # Perceived freshness if all objects get equal bandwidth, and not equal frequency, so that large objects are refreshed less often.
+    # Perceived freshness if all objects get equal bandwidth. Large objects are then refreshed less often than small objects.
     "PFS": lambda one: one.interests * freshness(1.0 / one.sizes, one.changes),
 }
 
@@ -88,7 +88,10 @@ def nearest(points: Floats, means: Floats) -> Labels:
 def frequencies_by_partition(
     objects: Mirrored, labels: Labels, bandwidth: float, by_size: bool = False
 ) -> Floats:
-    """Return the frequency of each object; each partition's optimal frequency or bandwidth is the same for all its members."""
+    """Return the frequency of each object. The optimum is computed for partitions instead of single objects.
+
+    All members of a partition get the frequency of the partition or, with `by_size`, the bandwidth of the partition.
+    """
     labels = np.unique(labels, return_inverse=True)[1]
     counts = np.bincount(labels).astype(np.float64)
     p, rate, size = members_mean(np.stack([objects.interests, objects.changes, objects.sizes]), labels)

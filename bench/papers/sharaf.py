@@ -72,9 +72,9 @@ def saved(less: float, more: float) -> float:
 
 
 def found_of(claim: Claim, got: float, why: str = "") -> Finding:
-    """Return the finding on a claim, if a saving of `got` percent was measured."""
+    """Compare a claim with the measured saving of `got` percent, and return the finding."""
     order, enough = got > 0, got >= SAVED_LEAST * claim.by_pct
-    # The known reasons explain savings that are too small. They do not explain a reversed order.
+    # The known reasons explain only savings that are too small. They never explain a reversed order of two policies.
     reason = why if order and not enough else ""
     return Finding(
         where=claim.source.removeprefix("Sharaf "),

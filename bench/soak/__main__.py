@@ -61,7 +61,7 @@ CLASSES: Mapping[str, tuple[float, float, float]] = {
 }
 LOOK_S, MEMORY_EVERY_S = 0.5, 5.0
 LOAD_LASTS_S, KILL_EVERY_S = (5.0, 15.0), (20.0, 60.0)
-# Seconds until a system has recovered: it starts a process, and then processes the input that arrived meanwhile.
+# Seconds until a system has recovered: it starts the killed process again, and processes the input that has waited for the process.
 RECOVERY_S = 20.0
 # Other programs disturb the run if slices lack the processor for more than this fraction of their time.
 TAKEN_PART = 0.15
@@ -108,7 +108,7 @@ class Answers:
                 if not is_snapshot(payload):
                     self._follow(payload)
         except FrameForgotten as lost:
-            # This process read too slowly. Checking continues with the sequence number of the next answer of each query.
+            # The test read too slowly, so rows are missing. Checking continues with the sequence number of the next answer of each query.
             self.forgotten += lost.next - self._next
             self._next = lost.next
             self.seen.clear()
@@ -187,7 +187,7 @@ class Soak:
             time.sleep(max(0.0, LOOK_S - (time.monotonic() - now)))
 
     def cool_down(self) -> dict[str, int]:
-        """Stop the input, and return by class how many accepted tuples are still not accounted for after some time."""
+        """Stop the input and wait; return for each class the number of accepted tuples that are still not accounted for."""
         accepted = self.feeder.offer({name: steps(0.0) for name in CLASSES}).accepted
         until = time.monotonic() + COOL_DOWN_S
         while True:
@@ -218,7 +218,7 @@ class Soak:
         try:
             pid: int = ray.get(find((hosts | others)[who]).ping.remote(), timeout=ANSWER_S)
         except (ray.exceptions.RayError, ValueError):
-            return  # the process is dead already
+            return  # The chosen process has died already
         os.kill(pid, signal.SIGKILL)
         self.found.kills[who] += 1
         self.console.print(f"{at:6.0f} s  killed the {who}", highlight=False)
@@ -249,7 +249,7 @@ class Soak:
         try:
             (lane,) = self.system.turns(self.node).lanes
         except (ray.exceptions.RayError, ValueError):
-            return False  # the dispatcher was killed, which already counts as a disturbance
+            return False  # The dispatcher was killed, which already counts as a disturbance
         self._lane = lane.in_slices_s, lane.used_s
         if before is None or lane.in_slices_s <= before[0]:
             return False
@@ -275,7 +275,7 @@ class Soak:
         one, before = status.figures, self._shed
         lost = one.shed + one.late + one.rejected + one.failed
         self._shed = lost
-        # Percentiles cover the last RECENT_S seconds, which must not include the disturbance.
+        # Percentiles cover the last RECENT_S seconds, so they are checked only if the last disturbance was earlier.
         if now < self._disturbed_until + RECENT_S or before is None or status.repeating:
             return
         self.found.promised += 1
@@ -367,7 +367,7 @@ def told(problems: Sequence[str], otherwise: str) -> str:
 
 
 def growth_mb(samples: Sequence[tuple[float, float]]) -> float:
-    """Return how much the samples grow in their second half, by the straight line that fits this half best."""
+    """Return the megabytes by which the samples grow in the second half of the run, measured with a fitted straight line."""
     half = [one for one in samples if one[0] >= samples[-1][0] / 2]
     if len(half) < 2 or half[0][0] == half[-1][0]:
         return 0.0

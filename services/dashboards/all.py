@@ -1,4 +1,4 @@
-"""All dashboards, in the order of the links at their top."""
+"""All dashboards of Weir. Each dashboard has links to the other dashboards at its top, in the order of this module."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class AnsweredPanel:
 def answers(
     prometheus: Prometheus, boards: Sequence[Board], span: TimeSpan, chosen: Mapping[str, str]
 ) -> Iterator[AnsweredPanel]:
-    """Yield all panels in order, with their data. `chosen` maps variables to values; for a variable without a value, all are selected."""
+    """Yield all panels in order, with their data. `chosen` maps variables to values; a variable without a value has all values selected."""
     for board in boards:
         for row in board.rows:
             for panel in row.panels:

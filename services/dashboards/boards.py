@@ -1,8 +1,8 @@
 """Types that describe a dashboard: rows of panels, each panel with queries, a unit and a description for the reader.
 
-    Row("Summary", (Panel("Response time", "…", "s", (PanelQuery("…", "p99"),)), …))
+Panels are placed in their order: side by side while there is room, then on the next line. An example of a row:
 
-Panels are placed in their order: side by side while there is room, then on the next line.
+    Row("Summary", (Panel("Response time", "…", "s", (PanelQuery("…", "p99"),)), …))
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot, number, table or heatmap."""
+    """Panel of a dashboard: a plot, a number, a table or a heatmap."""
 
     title: str
     about: str
@@ -152,7 +152,7 @@ def rate_by(labels: str, series: str, selector: str = "") -> str:
 
 
 def ratio_by(labels: str, counted: str, whole: str, selector: str) -> str:
-    """Return the PromQL for the rate of one counter divided by the rate of another; the result is empty while the other counter stands still."""
+    """Return the PromQL for the rate of one counter divided by the rate of a second counter; empty while the second counter stands still."""
     return f"{rate_by(labels, counted, selector)} / ({rate_by(labels, whole, selector)} > 0)"
 
 

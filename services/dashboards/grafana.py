@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 import requests
 
-# The package has no type annotations.
+# The package grafana-api has no type annotations.
 from grafana_api.grafana_api import GrafanaException  # type: ignore[import-untyped]
 from grafana_api.grafana_face import GrafanaFace  # type: ignore[import-untyped]
 
@@ -157,7 +157,7 @@ class Grafana:
         return self._listed("see annotations", lambda: self._api.GET(f"/annotations?{parameters}"))
 
     def annotate(self, at_ms: int, text: str, tags: Sequence[str]) -> None:
-        """Write an annotation that belongs to no dashboard: every dashboard that queries its tags shows it."""
+        """Write an annotation with the given tags, which belongs to no single dashboard. Dashboards find annotations by their tags."""
         body = {"time": at_ms, "text": text, "tags": list(tags)}
         self._json("annotate", lambda: self._api.POST("/annotations", json=body))
 
@@ -207,7 +207,7 @@ class Grafana:
         while True:
             try:
                 return call()
-            # The package raises a ValueError or a TypeError if the response is not a JSON object or list.
+            # The package grafana-api raises a ValueError or a TypeError if the response is not a JSON object or list.
             except (GrafanaException, requests.RequestException, ValueError, TypeError) as broken:
                 problem, is_passing = self._problem(what, broken)
             pause_s = backoff.failed()

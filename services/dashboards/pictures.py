@@ -23,7 +23,7 @@ from services.metrics.prometheus import LabelledSeries
 COLUMN_IN, ROW_IN, DPI = 45 / 72, 26 / 72, 108
 LINES_MOST = 12
 ROWS_MOST = 12
-# Colours of series (the colour-blind-safe palette of Okabe and Ito), and colours of thresholds by the names in Grafana.
+# Colours of series (the colour-blind-safe palette of Okabe and Ito), and colours of thresholds by their names in Grafana.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 NAMED = {
     "green": "#1a7f37",
@@ -189,7 +189,7 @@ def draw_line(
 
 
 def draw_stack(axes: Axes, found: Sequence[tuple[str, LabelledSeries]], span: TimeSpan) -> None:
-    """Draw series on top of each other; a series without a value at some time counts as 0 there."""
+    """Draw series on top of each other. At times without a value, a series counts as 0."""
     moments = sorted({at for _, each in found for at, _ in each.points})
     values = [[dict(each.points).get(at, 0.0) for at in moments] for _, each in found]
     colours = [SERIES[place % len(SERIES)] for place in range(len(found))]

@@ -23,7 +23,7 @@ OURS = {"text": DATASOURCE_NAME, "value": DATASOURCE_UID}
 MESSAGE = "weir dashboards push"
 # Fields that Grafana sets itself.
 ITS_OWN = ("id", "version", "schemaVersion")
-# Fields of a data source that may be written back as they were read. Secrets keep their values if they are not sent.
+# Fields of a data source that a push writes back with the values that Grafana returned. Secrets that are not sent keep their values.
 WRITTEN = (
     "uid", "name", "type", "access", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials",
     "isDefault", "jsonData", "version",
@@ -71,7 +71,7 @@ class Wish:
 
 
 def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
-    """Give Grafana everything in `wish`, and return the actions that this takes; with `dry_run`, only return the actions."""
+    """Perform the actions after which Grafana has everything in `wish`, and return these actions; with `dry_run`, perform none of them."""
     grafana.version()
     steps = list(planned(grafana, wish))
     if not dry_run:
@@ -81,10 +81,10 @@ def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
 
 
 def planned(grafana: Grafana, wish: Wish) -> Iterator[PushStep]:
-    """Yield the actions that a push takes, in the order in which they must be done."""
+    """Yield the actions of a push in the order in which the push must perform them."""
     chosen: Json | None = None
     if wish.datasource_url is not None:
-        # This step needs the highest role, so it is first: a token without the role changes nothing.
+        # The action on the data source needs Grafana's highest role. It comes first, so that a token without this role changes nothing.
         yield datasource_step(grafana.datasource(DATASOURCE_UID), wish.datasource_url)
         chosen = OURS
     yield folder_step(grafana, wish)
@@ -212,7 +212,7 @@ def says_all_of(stored: Any, ours: Any, is_top: bool = True) -> bool:
 
 
 def says_nothing(ours: Any) -> bool:
-    """Return True for an empty value, and for a mapping that has only such values."""
+    """Return True for an empty value, and for a mapping in which all values are empty."""
     if isinstance(ours, Mapping):
         return all(map(says_nothing, ours.values()))
     return not ours

@@ -25,7 +25,7 @@ from services.dashboards.releases import NAMESPACE, RELEASE, RELEASE_LABELS, sel
 
 TAG = "weir"
 CHOSEN = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-# Entry that shows the annotations which users write in Grafana; dashboards made in Grafana have this entry too.
+# Entry that shows annotations which users write in Grafana. Grafana gives the same entry to dashboards that are made in Grafana.
 BUILT_IN = {
     "name": "Annotations & Alerts",
     "type": "dashboard",
@@ -35,7 +35,7 @@ BUILT_IN = {
     "hide": True,
     "iconColor": "rgba(0, 211, 255, 1)",
 }
-# Fields that Grafana omits if they have their default values; the SDK's builders write these fields, so they are removed here.
+# Fields that Grafana omits if they have default values. The SDK's builders write these fields, so the rendering removes them.
 UNSAID = ("repeatDirection", "transparent", "skipUrlSync", "auto", "auto_min", "auto_count")
 # Annotations written by `weir dashboards annotate`. They are written as JSON here, because the SDK's builders support only annotations from PromQL.
 POSTED = {
@@ -63,7 +63,7 @@ def rendered(board: Board, others: Sequence[Board] = ()) -> dict[str, Any]:
     marked.append(POSTED)
     marked.insert(0, BUILT_IN)
     for item in (*document.get("links", ()), *marked):
-        # The default position shows links and annotations; the SDK's builders would put them into a menu, where readers do not see them.
+        # The default position shows links and annotations. The SDK's builders would move both into a menu, where readers do not see them.
         item.pop("placement", None)
     folded = [panel for row in document["panels"] for panel in row.get("panels", ())]
     for item in (*document["panels"], *folded, *document["templating"]["list"]):

@@ -18,9 +18,11 @@ from engine.data.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
 SEQ, KEPT = "_seq", "_kept"
-# Columns that precede the columns of the query: the number of the row (_seq), and the fraction of its input that was not shed (_kept).
+# The two columns before the columns of the query. `_seq` is the number of the answer row.
+# `_kept` is the fraction of an answer's input rows that were neither dropped nor late.
 OWN = (pa.field(SEQ, pa.int64(), nullable=False), pa.field(KEPT, pa.float64(), nullable=False))
-# Number of rows at which a message is sent. A message may have more rows, because rows that a class committed together stay together.
+# A message to a reader is sent as soon as the message has this many answer rows.
+# A message may have more rows, because rows that a class committed together stay together.
 MESSAGE_ROWS = 50_000
 DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 

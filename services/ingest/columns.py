@@ -1,8 +1,8 @@
-"""Conversion of the columns that a producer sends to the columns of a stream. The schema policy says which differences are accepted:
+"""Conversion of the columns that a producer sends to the columns of a stream. A schema policy says which differences are accepted.
 
-    reject        the producer sends exactly the stream's columns, in any order
-    ignore        columns that the stream does not have are dropped
-    addNullable   columns that are not sent are filled with NULL, except the event time
+- The policy `reject` accepts none: the producer must send exactly the stream's columns, in any order.
+- The policy `ignore` drops sent columns that the stream does not have.
+- The policy `addNullable` fills columns that are not sent with NULL, except the event time.
 
 Case is ignored in names. A sent type may differ from the declared type if conversion keeps the meaning of values: a number in
 a wider type, a timestamp in another unit, a category as its text. A row without an event time, or with a value that does not
@@ -50,7 +50,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class IngestColumn:
-    """Column of the stream, with the sent column from which it is filled."""
+    """Column of a stream, with the number of the sent column that supplies its values."""
 
     field: Field
     source: int | None
@@ -107,9 +107,9 @@ def mapped(
     policy: SchemaPolicy | None,
     timestamp_column: str | None,
 ) -> Mapped:
-    """Return the conversion of batches with the schema `given`; raise NotAccepted if its columns do not match those of the stream.
+    """Return the conversion of batches with the schema `given`; raise NotAccepted if the columns do not match those of the stream.
 
-    Without a schema policy, the hints of errors do not mention options of the Spark connector.
+    Without a policy, the hints in errors name no option of the Spark connector, because the batch does not come from the connector.
     """
     places = places_of(stream, given)
     sources = {field.name.lower(): places.get(field.name.lower()) for field in stream.schema.fields}
@@ -268,7 +268,10 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Return a function that marks integers below `low` or above `high`, or returns None if the type `given` has no such integers."""
+    """Return a function that marks the integers of an array below `low` or above `high`.
+
+    The function returns None if no integer of the type `given` is below `low` or above `high`.
+    """
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

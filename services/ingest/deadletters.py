@@ -1,7 +1,7 @@
 """Dead letters: rows that could not be published, stored with the reason in a log of their stream, `<stream folder>/dead/`.
 
-    frame    format version and length of the head; the head (reason, column, counts and more) as JSON;
-             padding to a multiple of 64 bytes; the rows as an Arrow stream
+A frame of the log begins with the format version and the length of the head. Then come the head (reason, column, counts and more)
+as JSON, padding to a multiple of 64 bytes, and the rows as an Arrow stream.
 
 Numbered properties:
 1. The dead rows of a batch are stored once, even if the batch is sent several times. All frames of a batch are stored, or none.
@@ -39,7 +39,7 @@ _HEAD = Struct("=BxxxI")
 
 @dataclass(frozen=True, slots=True)
 class DeadRows:
-    """Rows of a record batch that could not be published, all for the same reason, as the producer sent them."""
+    """Rows of a record batch that could not be published for one reason, in the form in which the producer sent the rows."""
 
     reason: str
     column: str
@@ -111,7 +111,7 @@ class DeadLetters:
         with self._lock:
             logged_stream, log = self._logs.get(stream.name.lower(), (None, None))
             if log is not None and logged_stream is not stream:
-                # The log belongs to a stream of the same name that was dropped.
+                # The dead-letter log belongs to a dropped stream that had the same name.
                 log.close()
                 log = None
             if log is None:
@@ -134,7 +134,7 @@ def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:
 
 
 def grouped(dead: Sequence[DeadRows]) -> list[tuple[dict[str, Any], pa.Table]]:
-    """Return a table for each reason, column and schema, with the dead rows and with the fields that belong in their head."""
+    """Return one table of dead rows for each combination of reason, column and schema, together with the reason and the column."""
     groups: dict[tuple[str, str, pa.Schema], list[pa.RecordBatch]] = {}
     for rows in dead:
         groups.setdefault((rows.reason, rows.column, rows.batch.schema), []).append(rows.batch)

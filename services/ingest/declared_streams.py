@@ -46,7 +46,7 @@ def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
     except PlanningError as problem:
         if one.sql is not None:
             raise replace(problem, field=field) from None
-        # The error's line and column are left out, because they refer to generated SQL, which the user has not seen.
+        # The line and column of the error are left out, because they refer to generated SQL that the user has not seen.
         raise of_field(problem, one, f"streams.{name}") from None
     if stream.name.lower() != name.lower():
         hint = "use the same name in the key and in CREATE STREAM"
@@ -70,7 +70,10 @@ def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> Inval
 
 
 def check_gateway(streams: dict[str, StreamSchema], door: GatewayAddress) -> None:
-    """Raise InvalidInput if a stream is missing at the gateway or is declared differently there. Nothing is changed at the gateway."""
+    """Compare the declared streams with the streams of the gateway; raise InvalidInput if a stream is missing or has another declaration.
+
+    The gateway is not changed.
+    """
     with door.trust.connect(door.endpoint) as client:
         bearer = (b"authorization", f"Bearer {door.api_key}".encode())
         call = flight.FlightCallOptions(timeout=ANSWERS_S, headers=[bearer])
@@ -84,7 +87,7 @@ def schema_at(
     try:
         return client.get_schema(flight.FlightDescriptor.for_path("stream", name), call).schema
     except (pa.ArrowException, OSError, KeyError) as problem:
-        # The kind of the error is recognised by its text, because pyarrow does not preserve the type of an error of `get_schema`.
+        # The error is recognised by its text, because pyarrow does not preserve the type of an error of `get_schema`.
         text = str(problem)
     why = INTRODUCED.sub("", text.splitlines()[0]).partition(". Detail:")[0]
     if AWAY.search(text):

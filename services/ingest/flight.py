@@ -1,9 +1,10 @@
-"""Arrow Flight server of a node, for producers and readers on the network. It runs in the gateway's process.
+"""Arrow Flight server of a node, for producers and readers on the network. The server runs in the gateway's process.
 
-    get_schema  columns of a stream (path stream, NAME) or of a query (path query, CLASS, QUERY)
-    do_put      receive one part of a producer's batch, and stage it; publish it at once if it is the only part
-    do_action   `commit` or `abort` a batch; `committed`: last batch of a producer; `results`: kept range of a query's rows
-    do_get      rows of a query's answers
+- The call `get_schema` returns the columns of a stream (path stream, NAME) or of a query (path query, CLASS, QUERY).
+- The call `do_put` receives one part of a producer's batch, and stages the part. An only part is published at once.
+- The call `do_action` has four actions: `commit` and `abort` end a batch, `committed` returns the last batch of a producer, and
+  `results` returns the range of rows that are kept of a query's answers.
+- The call `do_get` returns rows of a query's answers.
 
 The requests are defined in `services.ingest.messages`. Every call must have a key. A call that would fail again ends with
 FlightServerError, and a call that may succeed later with FlightUnavailableError. Details of an error are JSON in `extra_info`.
@@ -113,7 +114,7 @@ class FlightSettings:
     dead_bytes: int = DEAD_BYTES
 
     def with_key(self, key: str) -> FlightSettings:
-        """Return the same settings with one more key, which has the scope `admin`."""
+        """Return these settings of the Flight server with one more accepted key, which has the scope `admin`."""
         return replace(self, keys=self.keys.with_key(key))
 
     def with_new_key(self) -> tuple[FlightSettings, str]:
@@ -125,7 +126,7 @@ class FlightSettings:
         return "grpc" if self.certificate is None else "grpc+tls"
 
     def certificates(self) -> list[tuple[bytes, bytes]]:
-        """Return the contents of the certificate and its key; an empty list without TLS. Raise InvalidInput if a file cannot be read."""
+        """Return the contents of the certificate file and the key file; an empty list without TLS. Raise InvalidInput for an unreadable file."""
         if self.certificate is None or self.private_key is None:
             return []
         return [
@@ -164,7 +165,10 @@ class FlightDoor:
 
 
 def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightServer:
-    """Start a server, on the port of the previous server if this port is free, because producers know the port."""
+    """Start a Flight server on the configured port.
+
+    Without a configured port, the server first tries the port of the previous server, because producers know that port.
+    """
     if not settings.port and (before := port_in(dirs.endpoint)):
         try:
             return FlightServer(settings, before, streams, dirs)
@@ -180,17 +184,17 @@ def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightS
 
 
 def here(host: str) -> str:
-    """Return the address at which the server listens; for NODE, return the address of this machine in the cluster."""
+    """Return the address of `host` at which the server listens. The host NODE stands for the address of this machine in the cluster."""
     if host != NODE:
         return host
-    # The module `cluster` is imported only for NODE, because it imports Ray.
+    # Importing the module `cluster` also imports Ray, so the module is imported only if the host is NODE.
     from actors.runtime.cluster import address_here
 
     return address_here()
 
 
 def port_in(path: Path) -> int | None:
-    """Return the port in the address file that an earlier gateway has left behind; None without such a file."""
+    """Return the port in the address file of an earlier gateway; None without such a file."""
     try:
         return int(path.read_text(encoding="utf-8").rpartition(":")[2])
     except (FileNotFoundError, ValueError):
@@ -318,7 +322,7 @@ class FlightServer(flight.FlightServerBase):
         batch = BatchKey(stream, put.producer, put.batch)
         with self._putting(stream):
             if self._is_committed(batch):
-                # The rest of the upload is read, too, because a producer reads the response only after the upload.
+                # All rows of a repeated batch are read, because a producer reads the response only after the whole upload.
                 rows = sum(batch.num_rows for batch in batches_of(reader))
                 writer.write(as_json(again(rows, put.commit)))
                 return
@@ -400,7 +404,7 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes staged parts.
+            # An earlier try of this call may have committed the batch. A commit removes staged parts, so the parts are missing then.
             if self._is_committed(batch):
                 return again()
             raise

@@ -35,7 +35,7 @@ class GatewayAddress:
         return GatewayTrust(None if self.ca_file is None else Path(self.ca_file), self.server_name)
 
     def trusting(self, trust: GatewayTrust) -> GatewayAddress:
-        """Return this address with the settings by which its gateway is verified."""
+        """Return this address with the CA file and the server name by which the TLS certificate of the gateway is checked."""
         ca_file = None if trust.ca_file is None else str(trust.ca_file.absolute())
         return replace(self, ca_file=ca_file, server_name=trust.server_name)
 

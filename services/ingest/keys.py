@@ -1,10 +1,10 @@
-"""API keys. A caller with a key may do what the scopes of the key allow:
+"""API keys. A caller with a key may do what the scopes of the key allow.
 
-    admin            everything
-    tenant:NAME      all of a tenant: its queries, their answers and reports about them
-    ingest:STREAM    write to a stream; case is ignored in its name
-    metrics          read the metrics for Prometheus, of all tenants, and nothing else
-    feeds            read the feeds that Spark is to run, with the secrets of sources, and write to all streams
+- The scope `admin` allows everything.
+- The scope `tenant:NAME` gives access to the queries of a tenant, their answers, and reports about both.
+- The scope `ingest:STREAM` allows writing to a stream; case is ignored in the name of the stream.
+- The scope `metrics` allows reading the metrics of all tenants for Prometheus, and nothing else.
+- The scope `feeds` allows reading the feeds that Spark must run, with the secrets of sources, and writing to all streams.
 
 A key is `weir_` and 43 random characters. Only the HMAC-SHA256 of a key is stored. The pepper of the HMAC is stored elsewhere, so
 that stolen records are of no use. A ring of keys may be published in a file, for a server in another process.
@@ -72,7 +72,7 @@ class KeyRing:
         return holder
 
     def publish(self, path: Path) -> None:
-        """Replace the file by a file with this ring, which only the owner of the file may read."""
+        """Write this key ring to the file at `path`. Only the owner of the file may read it."""
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(file, "wb") as writer:

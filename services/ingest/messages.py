@@ -51,7 +51,7 @@ class Put(OfBatch):
 
 
 class CommitParts(OfBatch):
-    """Request to publish a batch from exactly the given parts; each part is given by its partition and attempt."""
+    """Request to publish a batch that consists of exactly these parts. Each part is named by its partition and attempt."""
 
     parts: Annotated[tuple[tuple[Number, Attempt], ...], Field(max_length=PARTS_MAX)]
 

@@ -1,8 +1,7 @@
 """Spark in a child process, which ends when its parent ends.
 
-    with IngestProcess(job) as ingest:        # starts the child process, which starts the JVM
-        ingest.progress()
-        ingest.change(another_job)            # feeds with equal settings in both jobs continue without a restart
+The context manager `IngestProcess(job)` starts the child process, which starts the JVM. After `change(another_job)`, feeds with
+equal settings in both jobs continue without a restart.
 
 The child reads jobs as lines of JSON from its standard input: one when it starts, and one whenever the job changes. The child
 writes reports as lines of JSON to its standard output, and stops at the end of its input. So the child also stops if its parent is
@@ -53,7 +52,7 @@ START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
 # Maximum seconds of a stop in the child and in the parent. Queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
-# Maximum seconds until killed processes have ended. A killed JVM still frees its memory.
+# Maximum seconds until killed processes have ended. A killed JVM needs time to free its memory.
 KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
@@ -256,7 +255,7 @@ class Child:
 
     def send(self, job: IngestJob) -> None:
         """Send the child a job, which replaces its current job."""
-        # These errors mean that the child has died or is being stopped; `_hear` notices the end of the child.
+        # An OSError or a ValueError means that the child has died or is being stopped; `_hear` notices the end of the child.
         with suppress(OSError, ValueError):
             self._input.write(job.as_json() + b"\n")
             self._input.flush()
@@ -338,7 +337,7 @@ def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
 
 
 def main() -> int:
-    """Run the job in the last line of standard input, until standard input ends."""
+    """Run the latest job until standard input ends. Each line of standard input is a job, which replaces the previous job."""
     lines = input_lines()
     job = JOB_JSON.validate_json(next(lines))
     os.nice(job.niceness)
@@ -360,7 +359,7 @@ def main() -> int:
 
 
 def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
-    # Only the child imports this module, so that the parent does not load Spark.
+    # Only the child imports `services.ingest.spark`, because this import loads Spark, which the parent does not need.
     from services.ingest.spark import SparkIngest
 
     ingest: SparkIngest | None = None

@@ -102,7 +102,7 @@ class FeedCounts:
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
-        """Count the reports that are new. The oldest report comes first. Return True if a new report is about a completed micro-batch."""
+        """Count those reports that are new; the oldest report is first. Return True if a new report is about a completed micro-batch."""
         done = False
         for report in told:
             place = (str(report["runId"]), int(report["batchId"]), str(report["timestamp"]))
@@ -140,7 +140,7 @@ def lag_of(sources: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def behind(latest: object, done: object) -> float | None:
-    """Return the distance from the offset `done` to the offset `latest`; None unless the offsets are numbers, or numbers by partition."""
+    """Return how far the offset `done` is behind the offset `latest`; None unless the offsets are numbers, or numbers by partition."""
     if isinstance(latest, bool) or isinstance(done, bool):
         return None
     if isinstance(latest, Mapping) and isinstance(done, Mapping | None):
@@ -175,7 +175,10 @@ def brief(text: str, secrets: Sequence[str]) -> str:
 
 
 def raised_in(text: str) -> str | None:
-    """Return the cause of a Spark error: the Java exception below the last traceback, or else the traceback's exception, or None."""
+    """Return the cause of a Spark error, or None without a known cause.
+
+    The cause is the Java exception that follows the last Python traceback, or else the exception that the traceback names.
+    """
     traceback = text.rpartition(TRACEBACK)[2] if TRACEBACK in text else ""
     if PY4J in traceback and (causes := JAVA_CAUSE.findall(traceback)):
         cause = next((cause for cause in causes if not cause.startswith(SPARK_ITSELF)), causes[-1])

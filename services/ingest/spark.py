@@ -71,7 +71,7 @@ Inbox = SimpleQueue[IngestJob | Event[FeedSpec] | None]
 
 
 def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataFrame, int], None]:
-    """Return a foreachBatch function that calls all functions in `ends`, in this order. A repeated call publishes nothing twice."""
+    """Return a foreachBatch function that calls the functions in `ends` one after another. A repeated call publishes nothing twice."""
 
     def write(rows: DataFrame, batch: int) -> None:
         for end in ends:
@@ -93,7 +93,7 @@ class SparkIngest:
         self._session = start_session(job.file, self._folder, job.java_home)
 
     def run(self, told: Callable[[Sequence[FeedProgress]], None]) -> None:
-        """Run the feeds and report their progress until the inbox contains None; raise Away if the JVM ends before."""
+        """Run the feeds and report their progress until the inbox contains None. If the JVM ends first, raise Away."""
         while True:
             for news in self._news():
                 if news is None:
@@ -168,7 +168,7 @@ class SparkIngest:
             del self._queries[name]
 
     def _beside(self, action: Callable[..., None], *arguments: object) -> None:
-        # An InheritableThread also ends its counterpart in the JVM. After a plain thread, the counterpart would remain.
+        # Spark's InheritableThread also ends its counterpart, a thread in the JVM. The counterpart of a plain thread would remain.
         thread = InheritableThread(action, args=arguments, name="feed", daemon=True)
         thread.start()
 
@@ -279,9 +279,9 @@ class FeedQuery:
         )
 
     def _caught_up(self) -> float | None:
-        """Return the latest time at which all rows of the source were known to be published, in seconds since 1970; None if unknown.
+        """Return a time in seconds since 1970: all rows that the source had at this time are published. Return None if unknown.
 
-        If the last trigger found nothing to read, all rows that were in the source one trigger interval ago are published.
+        If a trigger found nothing to read, all rows that the source had one trigger interval earlier are published.
         """
         if self._query is not None:
             status = self._query.status
@@ -296,7 +296,7 @@ class FeedQuery:
         # Each feed has its own session, because views belong to a session, and the view of every source has the same name.
         session, source = self._session.newSession(), spec.definition.source
         if source.format == FeederSource.name():
-            # The feeder is registered in each session, because all sessions would otherwise share its map of environment variables.
+            # The feeder is registered in each session, because otherwise all sessions would share one map of environment variables.
             # Two queries that start at the same time would corrupt a shared map ("Illegal size 5 of collection, expected 6").
             session.dataSource.register(FeederSource)
         reader = session.readStream.format(source.format).options(**source.options)
@@ -351,7 +351,10 @@ class FeedQuery:
 
 
 def seen_from(source: SourceSettings, why: str) -> str:
-    """Return the end of an error message, which names the folder at which a relative path starts; empty without such a path."""
+    """Return an addition to the error message `why`: the folder at which the source's relative path starts, as in " (relative to /data)".
+
+    The addition is empty if the message contains no relative path.
+    """
     path = path_of(source)
     is_relative = path and path in why and "://" not in path and not os.path.isabs(path)
     return f" (relative to {os.getcwd()})" if is_relative else ""

@@ -21,7 +21,7 @@ LOOK_S = 5.0
 
 
 class Brings:
-    """Spark processes: one for feeds with a connector to download, and one for all other feeds. Each is started only if it has feeds."""
+    """Spark processes: one for feeds with a connector to download, and one for all other feeds. A process without feeds is not started."""
 
     def __init__(self, door: GatewayAddress, folder: Path) -> None:
         self._door, self._folder = door, folder
@@ -104,7 +104,7 @@ def same_session(one: IngestJob, other: IngestJob) -> bool:
 
 
 class WantedFeeds(Protocol):
-    """Feeds that must run as a service declares, and the gateways of their streams."""
+    """Feeds that a service has declared, with the endpoint of the gateway of each stream."""
 
     @property
     def file(self) -> StreamsFile | None: ...
@@ -138,7 +138,7 @@ class FollowedFeeds:
         """Reason why the feeds do not run as the service declares; empty without a problem."""
 
     def look(self, now: float) -> None:
-        """Run the feeds that the service declares, and ask for them at most every LOOK_S; raise NotAllowed if the key has no such scope."""
+        """Ask the service at most every LOOK_S seconds for its feeds, and run them; raise NotAllowed if the key lacks the scope `feeds`."""
         if self._alive is not None:
             self._alive.touch()
         if now < self._due:

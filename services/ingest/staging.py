@@ -42,7 +42,7 @@ class NotStaged(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """Identity of a batch. The field `stream` is the stream that was declared when the batch was sent, not a later stream of its name."""
+    """Identity of a batch: its stream, producer and number. If a stream was dropped, a new stream with its name is another stream."""
 
     stream: Stream
     producer: str
@@ -94,7 +94,7 @@ class Staging:
 
     @contextmanager
     def receiving(self, batch: BatchKey) -> Iterator[Held]:
-        """Reserve memory for a part. The reservation ends with the block, unless `put` has staged the part."""
+        """Reserve memory for a part. The reservation ends with the `with` block, unless `put` has staged the part."""
         held = Held(batch)
         try:
             self.hold(held, PART_BYTES)
@@ -144,7 +144,7 @@ class Staging:
             self._drop(batch)
 
     def drop_until(self, last: BatchKey) -> None:
-        """Drop the batch `last` and all earlier batches that its producer has sent to the stream."""
+        """Drop the batch `last`, and all earlier batches of the same producer for the same stream."""
         with self._lock:
             for batch in list(self._batches):
                 is_same_producer = batch.stream is last.stream and batch.producer == last.producer

@@ -71,7 +71,7 @@ class SystemDoor:
         key: Callable[[], str],
         trust: GatewayTrust = DEFAULT_TRUST,
     ) -> None:
-        """Store the places of answers, a function that returns a stream's gateway, and a function that returns the key for gateways."""
+        """Store `places` (finds logs of answers), `endpoint` (returns a stream's gateway) and `key` (returns the gateways' key)."""
         self._places, self._key, self._trust = places, key, trust
         self._rows = RowDelivery(endpoint, key, trust)
 
@@ -91,7 +91,7 @@ class SystemDoor:
                 raise Away(GONE)
             for shard, (place, unit_seen) in view.items():
                 mark, row = spots.get(shard, ("", 0 if has_begun else unit_seen.given))
-                # A changed identifier means that the query was declared again, so that its rows are numbered from 0.
+                # If the identifier of a shard's answers has changed, the query was declared again, so that its rows are numbered from 0.
                 row = row if mark in ("", unit_seen.mark) else 0
                 while row < unit_seen.given:
                     batch_found = desk.some(place, name, row, ANSWERS)

@@ -1,7 +1,7 @@
 """Checks of a mirror's declaration: its SQL, its stream, its addresses and password, and its keys.
 
-    read_mirror(declaration)        return the mirror, or raise an InvalidInput that names the wrong field
-    profile_of(mirror, keys)        return the interest in each object that is assumed before any use is known
+`read_mirror(declaration)` returns the mirror, or raises an InvalidInput that names the wrong field. `profile_of(mirror, keys)`
+returns the interest in each object that is assumed before any use of an object is known.
 
 These checks contact no other system. Facts that only the store of the objects knows are checked when the mirror starts.
 """

@@ -1,8 +1,7 @@
 """Threads of running mirrors, which poll objects, publish changes, and read the lookups query to count uses of objects.
 
-    mirrors = Mirrors(door)
-    mirrors.begin(mirror)       returns at once; if the start fails, the mirror's progress says why, and the start is repeated
-    mirrors.end(name)
+`Mirrors.begin(mirror)` starts a mirror and returns at once. If the start fails, the mirror's progress says why, and the start is
+repeated. `Mirrors.end(name)` stops a mirror.
 
 Numbered properties:
 1. A problem of one mirror, or of its store, is shown in the mirror's progress and does not affect other mirrors.
@@ -84,7 +83,7 @@ class AtWork:
     def __init__(self, mirror: Mirror, door: MirrorEnds, password: str = "") -> None:
         """Create the threads of the mirror without starting them; raise InvalidInput if an address of the mirror is not valid."""
         self.mirror, self._door, self._password = mirror, door, password
-        # The addresses of a mirror in an SQL file may contain passwords, which must be hidden too.
+        # In an SQL file, the addresses of a mirror may contain passwords. Error texts must hide these passwords as well.
         said = (password, *(secret for _, secret in credentials(mirror)))
         self._secrets = tuple(secret for secret in said if secret)
         self._stop = threading.Event()

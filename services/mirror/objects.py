@@ -1,7 +1,7 @@
 """Stores of a mirror's objects: HTTP addresses, or rows of a database. Each object is fetched by its key.
 
-    fetched = objects.fetch(key)        fetch the object, and return it if it has changed; with `whole`, return it in any case
-    objects.took(key, fetched)          record that this version was processed, so that later fetches are compared with this version
+`objects.fetch(key)` fetches the object, and returns it if it has changed or if `whole` is True. After the object was processed,
+the caller calls `objects.took(key, fetched)`, so that later fetches are compared with this version of the object.
 
 Numbered properties:
 1. An object counts as unchanged only if it equals the version that was last processed. So a body that cannot be parsed is
@@ -86,7 +86,7 @@ class Objects(Protocol):
     """Interface to the remote store of a mirror's objects: HTTP addresses, or a database table."""
 
     def keys(self) -> Sequence[str]:
-        """Return the keys of all objects to mirror; raise InvalidInput if they cannot be read."""
+        """Return the keys of all objects to mirror; raise InvalidInput if the keys cannot be read."""
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         """Fetch an object, and return its row if it has changed or if `whole` is True; raise ObjectProblem if the fetch fails."""
@@ -98,7 +98,7 @@ class Objects(Protocol):
 
 
 def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
-    """Return the store of a mirror's objects; raise InvalidInput if its address is wrong. The address's user logs in with `password`."""
+    """Return the store of a mirror's objects; raise InvalidInput if the address is wrong. `password` belongs to the user in the address."""
     match mirror.origin:
         case HttpOrigin():
             return HttpObjects(mirror, mirror.origin.url, password)
@@ -211,7 +211,7 @@ class HttpObjects:
         )
 
     def _get(self, url: str, headers: Mapping[str, str], most: int) -> tuple[httpx.Response, bytes, int]:
-        """Return the response, its body, and the number of received bytes; responses that redirect are counted, too."""
+        """Return the response, its body, and the number of received bytes. The number includes the bytes of responses that redirect."""
         came, client = Came(), self._client
         with self._patience.look() as look:
             try:
@@ -289,7 +289,10 @@ def status_of(response: httpx.Response) -> str:
 
 
 def has_settled(response: httpx.Response) -> bool:
-    """Return True if `Last-Modified`, which is in whole seconds, is so old that a later version cannot have the same time."""
+    """Return True if `Last-Modified` is so old that a later version of the object cannot have the same header.
+
+    The header has whole seconds, so two versions from the same second have the same header.
+    """
     modified = moment_of(response.headers.get("Last-Modified", ""))
     answered = moment_of(response.headers.get("Date", ""))
     return modified is not None and (answered or datetime.now(UTC)) - modified >= SETTLED
@@ -380,7 +383,7 @@ class DatabaseObjects:
                     with self._connected(look) as connection:
                         return connection.execute(statement).all()
                 except (TypeError, ValueError) as problem:
-                    # SQLite stores values of any type in a column, and SQLAlchemy cannot convert some of them.
+                    # SQLite stores values of any type in a column. SQLAlchemy cannot convert values of some types.
                     raise ObjectProblem(f"a value does not have the type of its column: {problem}") from None
                 except sa.exc.SQLAlchemyError as problem:
                     if look.is_over:
@@ -441,7 +444,7 @@ def there_already(url: sa.URL) -> sa.URL:
 
 
 def limit(look_s: float, connection: Any, _: object) -> None:
-    """Set the time limit in the database server, too. Otherwise a statement may wait for a lock long after the client has disconnected."""
+    """Set the time limit in the database server. Otherwise a statement may wait for a lock long after the client has disconnected."""
     connection.autocommit = True
     connection.execute(f"SET statement_timeout = {int(1000 * look_s)}")
     connection.autocommit = False

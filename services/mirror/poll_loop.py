@@ -1,6 +1,7 @@
 """Polling of one mirror: a loop decides which objects to poll, threads fetch them, and changes are published as a stream.
 
-    `MirrorCore.due` decides ──► threads fetch ──► `polled` records results ──► changed rows are published in order
+`MirrorCore.due` decides which object is next, and a thread fetches the object. `MirrorCore.polled` records the result, and
+changed rows are published in order.
 
 Numbered properties:
 1. At most `WORKERS` objects are fetched at a time. At most `ROWS_WAITING_MAX` changes with at most `BYTES_WAITING_MAX` bytes
@@ -240,7 +241,10 @@ class Polling:
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
-    """Return the bandwidth spent per second from the first to the last pair; 0 if corrections have lowered the total meanwhile."""
+    """Return the bandwidth spent per second, from the first to the last pair (time, total spent bandwidth).
+
+    The result is 0 if corrections have lowered the total.
+    """
     if len(spent) < 2:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]

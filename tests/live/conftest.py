@@ -1,4 +1,4 @@
-"""One system, or one Ray, for all live tests of a module, because Ray takes seconds to start and a process can have only one."""
+"""One system, or one Ray, for all live tests of a module, because Ray takes seconds to start and a process can have only one Ray."""
 
 from __future__ import annotations
 

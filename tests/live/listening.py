@@ -15,7 +15,7 @@ LISTENS = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the process and all processes below it."""
+    """Return the process and all its descendants."""
     children: dict[int, list[int]] = {}
     for folder in PROC.iterdir():
         if folder.name.isdigit():

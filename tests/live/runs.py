@@ -237,7 +237,7 @@ def worked_off(system: System, offered: Mapping[str, int]) -> dict[str, Figures]
 
 
 def at_rest(system: System, name: str, offered: int) -> list[Figures]:
-    """Return the figures of a class as a list of one item, or an empty list while the class has work left."""
+    """Return the figures of a class in a list of one item, or an empty list as long as the class still has work."""
     found = [status_of(system, name_) for name_, unit in units(system).items() if unit.class_name == name]
     figures = together([status.figures for status in found])
     assert not any(status.mismatches for status in found), found
@@ -256,7 +256,7 @@ def queries_of(system: System, unit: str) -> set[str]:
 
 
 def status_of(system: System, unit: str) -> UnitStatus:
-    """Return the status of a unit from its host, because the coordinator may not know it yet."""
+    """Return the status of a unit from its host, because the coordinator may not have the status yet."""
     found: HostStatus = ray.get(system.host(units(system)[unit].host).status.remote(), timeout=5)
     assert not found.broken, found.broken
     if unit not in found.units:

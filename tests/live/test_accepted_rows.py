@@ -32,7 +32,7 @@ ROWS_AFTER_READY = 50
 
 
 class Pusher(threading.Thread):
-    """Thread that pushes single rows from before the service listens until it is stopped, and counts accepted rows."""
+    """Thread that pushes single rows and counts the accepted rows. It starts before the service listens, and runs until it is stopped."""
 
     def __init__(self, home: Home) -> None:
         super().__init__(daemon=True)

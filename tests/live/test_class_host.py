@@ -43,7 +43,7 @@ GOLD = LiveClass(
 )
 SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 20}, "snapshot_s": 0.05})
 UNITS = [Unit(GOLD, 0, 1.0, 1.0)]
-# Longest wait for an answer, in seconds: after it the test fails instead of hanging.
+# Longest wait for an answer, in seconds. If no answer comes in this time, the test fails instead of hanging.
 HUNG_S = 120.0
 
 

@@ -72,12 +72,12 @@ def shares(system: System) -> dict[str, float]:
 
 
 def original_shares(system: System) -> dict[str, float]:
-    """Return the entitlement of each unit. It follows from priorities alone; loans change a unit's share, but never its entitlement."""
+    """Return the share to which each unit is entitled. Loans change a unit's share, but never its entitlement."""
     return {name: unit.original for name, unit in units(system).items()}
 
 
 def sent_unit(system: System, unit: str) -> Unit:
-    """Return the unit as it was last sent to its host, once the host has it."""
+    """Wait until the unit's host has the unit, and return the unit as the coordinator last sent it to the host."""
     host = units(system)[unit].host
     eventually(lambda: unit in ray.get(system.host(host).status.remote()).units, f"a host with {unit}")
     return {sent.name: sent for sent in units_from_json(kv_store.get(host_key(host)))}[unit]
@@ -217,7 +217,7 @@ def test_killed_dispatcher_and_gateway_come_back(classes: System) -> None:
     eventually(lambda: not classes.status().quarantined, "the end of quarantine")
 
 
-# Tests of a coordinator among processes, systems and nodes that are not its own.
+# Tests of a coordinator next to processes, systems and nodes that do not belong to it.
 
 ATTACHED = """
 import sys

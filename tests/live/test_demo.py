@@ -77,7 +77,7 @@ def test_demo_accounts_for_every_tuple_and_its_exit_code_reports_its_promises(tm
     printed, problems = done.communicate()
     assert (done.returncode in (0, 1), problems) == (True, ""), printed
     result: dict[str, Any] = json.loads((tmp_path / "result.json").read_text("utf-8"))
-    # Response times are not asserted, because other tests use the processors, too.
+    # Response times are not checked, because other tests use the processors at the same time.
     promises = {promise["text"]: promise["kept"] for promise in result["promises"]}
     assert promises["the ledger closes"]
     assert done.returncode == (0 if all(promises.values()) else 1)
@@ -118,8 +118,8 @@ def test_every_panel_and_rule_has_data_in_a_real_prometheus_under_overload(tmp_p
     seen = json.loads((tmp_path / "r.json").read_text("utf-8"))["prometheus"]
     asked = [(panel["dashboard"], panel["panel"]) for panel in seen["panels"]]
     assert asked == [(board.uid, panel.title) for board in BOARDS for panel in board.panels]
-    # The scenario lends, sheds and shows operators, so panels about these have data.
-    # The scenario has no mirror and no failed row; panels about these are tested in `tests/unit/services/dashboards/test_dashboard_queries.py`.
+    # The scenario lends, sheds and shows operators, so panels about lending, shedding and operators have data.
+    # The scenario has no mirror and no failed row. `tests/unit/services/dashboards/test_dashboard_queries.py` tests panels about both.
     # An alert may be pending or not, depending on the machine.
     empty = [
         panel

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 SHARES = {"gold": 0.75, "silver": 0.25}
 HOSTS = {"gold": "host-gold", "silver": "host-silver"}
-# Longest wait for an answer, in seconds: after it the test fails instead of hanging.
+# Longest wait for an answer, in seconds. If no answer comes in this time, the test fails instead of hanging.
 HUNG_S = 120.0
 
 
@@ -67,7 +67,7 @@ def recall() -> NodeShares | None:
 
 
 def fails_once() -> Record:
-    """Return a recorder that fails in the first process of the dispatcher."""
+    """Return a function that records decisions, but fails in the first process of the dispatcher."""
     first = kv_store.get("test/failed") in (None, os.getpid())
 
     def record(event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:

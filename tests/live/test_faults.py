@@ -283,7 +283,7 @@ def test_shards_of_a_killed_node_lose_no_answer(lost_node: Answers, undisturbed:
 
 
 def test_replay_of_the_whole_run_repeats_every_decision(system: System, data: Path) -> None:
-    """Replay all events of all cores, and the messages that they sent each other."""
+    """Replay all events of all cores, and check the messages that cores sent to other cores."""
     system.stop()
     report = replay(next((data / "events").iterdir()))
     assert report.agrees, remarks(report)

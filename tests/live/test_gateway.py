@@ -32,7 +32,7 @@ from services.ingest.flight import FlightSettings
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 READINGS = "CREATE STREAM readings (sensor INT, temp DOUBLE)"
-# Longest wait for an answer, in seconds: after it the test fails instead of hanging.
+# Longest wait for an answer, in seconds. If no answer comes in this time, the test fails instead of hanging.
 HUNG_S = 120.0
 
 

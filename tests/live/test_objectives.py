@@ -37,7 +37,7 @@ QUERIES = {"quiet": "SELECT ts FROM noise WHERE x < 0"} | {
     for number in range(1, 9)
 }
 ROWS = {"noise": 4_000_000, "wanted": 500_000}
-# Enough trains that the estimates for operators are based on measurements.
+# Numbers of tuples before the first phase, by stream: enough trains that the estimates of operators come from measurements.
 WARM_UP = {"noise": 60_000, "wanted": 60_000}
 # Number of phases under each policy; the policies alternate.
 TIMES = 3
@@ -80,7 +80,7 @@ class Phase:
 
 
 def phase(system: System, rows: Mapping[str, int]) -> Phase:
-    """Publish all rows at once; return the mean response time and the mean queue until the rows are processed."""
+    """Publish all rows at once, and wait until they are processed; return the mean response time and the mean queue length."""
     before = reports(system)
     publish(system, rows)
     total = sum(rows.values())

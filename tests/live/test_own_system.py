@@ -59,7 +59,7 @@ class Running:
         return url is not None and httpx.get(f"{url}/readyz").status_code == 200
 
     def wait_ready(self) -> None:
-        """Wait until all declarations run; with Spark on a busy machine this takes minutes."""
+        """Wait until all declarations run. The wait takes minutes if Spark runs on a busy machine."""
         until = time.monotonic() + START_S
         while not self.ready():
             assert time.monotonic() < until, self.out + self.errors
@@ -139,7 +139,7 @@ def test_each_home_has_its_own_system_that_listens_only_on_loopback(tmp_path: Pa
 
 
 def left_by(name: str) -> list[Path]:
-    """Return the folders of a system that are still there."""
+    """Return the folders of a system that have not been removed."""
     return [*Path(tempfile.gettempdir()).glob(f"weir-{name}-*"), *shared_memory().glob(f"weir-*-{name}")]
 
 

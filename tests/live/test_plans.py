@@ -108,7 +108,7 @@ STEP_MS, ROWS, SENSORS, TEMPS, LEVELS = 50, 100, 12, 40, 4
 
 
 def second(number: int) -> Iterator[runs.Batch]:
-    """Yield batches of the two streams in alternation, which together cover one second of event time."""
+    """Yield batches of two streams in turn. All these batches together cover one second of event time."""
     chance = np.random.default_rng(number)
     for step in range(1000 // STEP_MS):
         times = 1000 * number + STEP_MS * step + np.sort(chance.integers(0, STEP_MS, ROWS))

@@ -42,7 +42,7 @@ SCOPES = {"acme": ["tenant:acme"], "globex": ["tenant:globex"], "feeder": ["inge
 
 
 class Service:
-    """Client of the service that calls it with each caller's key."""
+    """Client of the service, which can use the key of each caller."""
 
     def __init__(self, url: str, keys: dict[str, str]) -> None:
         self.keys = keys

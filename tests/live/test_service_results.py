@@ -151,7 +151,7 @@ def by_flight(running: RunningService, following: int) -> None:
     assert (place["unit"], place["first"], place["next"]) == ("gold", 0, following)
     ticket = {"v": 1, "unit": place["unit"], "query": place["query"], "from": 0, "to": following}
     with flight.connect(place["endpoint"]) as client:
-        # This Flight server accepts only the system's key; under `weir up` it accepts the catalog's keys, too.
+        # The Flight server of this test accepts only the system's key. Under `weir up`, a Flight server also accepts the catalog's keys.
         headers = [(b"authorization", f"Bearer {running.system.ingest_key}".encode())]
         call_options = flight.FlightCallOptions(headers=headers)
         table = client.do_get(flight.Ticket(json.dumps(ticket).encode()), call_options).read_all()

@@ -67,7 +67,7 @@ def test_tenant_declares_and_reads_and_finds_everything_after_a_restart(tmp_path
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         assert reads.wait(30)
-    # Check that an open reader does not delay the end of the service, and that the response to it ends properly.
+    # Check that an open reader does not delay the end of the service, and that the reader's response ends properly.
     reader.join(30)
     assert not reader.is_alive()
     with service(tmp_path) as client:

@@ -195,7 +195,7 @@ def test_utility_graph_of_a_query_may_change_while_answers_arrive(system: System
         published = 1
 
         def is_applied() -> bool:
-            """Publish rows; return True once the host applies the new graph to answers."""
+            """Publish rows; return True once the host uses the new QoS graph for answers."""
             nonlocal published
             running.publish(published * ROWS)
             published += 1
@@ -212,6 +212,6 @@ def test_explanations_are_available_again_after_a_host_was_killed(running: Runni
     found = running.system.status().system.units["gold"]
     handle = running.system.host(found.host)
     ray.kill(handle, no_restart=False)
-    with suppress(SourceAway):  # Without an error, Ray has already restarted the host.
+    with suppress(SourceAway):  # The call succeeds only if Ray has already restarted the host.
         source.decisions("gold", 1)
     assert eventually(lambda: running.get("/v1/tenants/gold/explain"), "its explanations")["running"]

@@ -82,7 +82,7 @@ class Ids:
 
     def source(self, path: str = "driver", select: str = "ts, id", **more: Any) -> Definition:
         options = {"path": str(self.folder), "maxFilesPerTrigger": 1}
-        # On the executors' path a batch has many parts, so that a kill often comes when only some are staged.
+        # On the executors' path a batch has many parts, so that a kill often comes when only some of the parts are staged.
         hint = "/*+ REPARTITION(8) */ " if path == "executor" else ""
         sql = f"SELECT {hint}{select} FROM source"
         source = {"format": "parquet", "options": options, "schema": SCHEMA, "sql": sql}
@@ -140,7 +140,7 @@ def system() -> Iterator[System]:
 
 @dataclass
 class Pipeline:
-    """Path of rows from files to a class, with the processes that tests may kill on it."""
+    """Path of rows from files to a class, with methods that kill the processes on the path."""
 
     system: System
     ingest: IngestProcess
@@ -161,7 +161,10 @@ class Pipeline:
         assert_answered_once(self.system, self.hosted, self.ids.count)
 
     def unfinished_batch(self, stream: str) -> list[int]:
-        """Return a list with the unfinished micro-batch; on the executors' path only if parts of it are staged."""
+        """Return a list with the number of the unfinished micro-batch, or an empty list.
+
+        On the executors' path, a micro-batch counts only if parts of the batch are staged.
+        """
         checkpoint = self.folder / CHECKPOINTS / stream
         planned, done = last(checkpoint / "offsets"), last(checkpoint / "commits")
         if planned == done or (stream == "by_executor" and not self.staged()):
@@ -233,7 +236,7 @@ def test_killed_workers_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
     before = progress_of(pipeline.ingest, "by_executor").restarts
 
     def has_failed() -> bool:
-        """Kill workers; return True if a task failed, because a worker may be idle when it is killed."""
+        """Kill workers; return True if a task failed. No task fails if the killed workers were idle."""
         pipeline.disturb([("by_executor", pipeline.kill_workers)] * 2)
         return progress_of(pipeline.ingest, "by_executor").restarts > before
 

@@ -101,7 +101,7 @@ def test_class_leaves_a_policy_with_a_worse_forecast_and_loses_no_answer() -> No
         answers = runs.answers(system, [DECLARED])
     (switch,) = found
     assert (switch.policy, view.policy) == ("chain", switch.after)
-    # Every policy is forecast with the running plan, and some also with the plan that shares nothing.
+    # Every policy is forecast with the running plan. Some policies are also forecast with the plan that shares nothing.
     tried = {str(Choice(candidate)) for candidate in candidates("memory")}
     assert tried < switch.forecasts.keys()
     others = {choice_of(choice).plan for choice in switch.forecasts.keys() - tried}

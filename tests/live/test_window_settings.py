@@ -36,7 +36,7 @@ QUERIES = {
 RANGES = {"exact": 6000, "slow": 12_000, "fast": 4000}
 BOUNDS = {"exact": 3000, "slow": 6000, "fast": 2000}
 BATCH_MS, ROWS = 500, 20
-# Schedules that are set one after another, each with the slide of query `slow` under it: the bound of `slow` or of `fast`.
+# Schedules that are set one after another, each with the slide in ms that query `slow` has under the schedule.
 COURSE: list[tuple[PeriodicKind, int]] = [("none", 6000), ("aggressive", 2000), ("conservative", 6000)]
 # Number of equal slides in a row that show that a setting is in force.
 IN_A_ROW = 10
@@ -92,7 +92,7 @@ def answered(system: System, query: str) -> list[tuple[int, int, int, int]]:
 
 
 def life(system: System) -> tuple[int, float]:
-    """Return the number of the process's current life: a restart changes it, a change of settings must not."""
+    """Return the identifier of the current process of the unit. A restart changes the identifier, and a change of settings must not."""
     (unit,) = runs.units(system).values()
     assert unit.report is not None
     assert unit.report.counted is not None

@@ -117,7 +117,7 @@ class FluidQueue:
 
     capacity: float
     now: float = 0.0
-    # Parcels of work in the order of arrival, each as [moment of arrival, work left].
+    # Parcels of work in the order of arrival, each as [moment of arrival, remaining work].
     parcels: deque[list[float]] = field(default_factory=deque)
 
     def cycle(self, work: float) -> tuple[float, float]:
@@ -152,8 +152,9 @@ class Seen:
 def run(
     gold: LoadManager, queue: FluidQueue, loads: Iterator[float], rng: random.Random | None = None
 ) -> Iterator[Seen]:
-    """Run one load cycle per load, and yield its figures. A load of 1 is the initial capacity. With `rng`,
-    tuples arrive at random.
+    """Run a load cycle with each of these loads, and yield the figures of the cycle. A load of 1 is the initial capacity.
+
+    With `rng`, tuples arrive at random.
     """
     tuple_s = queue.capacity * CYCLE_S / TUPLES
     for load in loads:
@@ -197,7 +198,7 @@ def test_under_random_overload_the_mean_response_is_in_time_and_the_capacity_is_
 ) -> None:
     gold, rng = manager(target_s, capacity * error), random.Random(seed)
     seen = list(islice(run(gold, FluidQueue(capacity), constant(load), rng), 220))[20:]
-    # Random arrivals may raise the headroom too far, until responses are late. So single cycles exceed the target.
+    # With random arrivals the headroom may rise too far before a late response lowers it, so some cycles exceed the target.
     assert mean(one.response for one in seen) <= 1.02
     assert mean(one.response > 1.1 for one in seen) <= 0.12
     assert max(one.response for one in seen) <= 1.4

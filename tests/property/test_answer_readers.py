@@ -30,7 +30,10 @@ ASKED = QueryAddress("gold", "q")
 
 
 def rows_there(folder: Path, text: str) -> set[int]:
-    """Read the whole log, and return the numbers of the rows that contain `text`. Each life of the query has another text."""
+    """Read the whole log, and return the numbers of the rows that contain `text`.
+
+    The rows have another text each time the query is removed and added again.
+    """
     log, found = Reader(folder), set()
     for _, payload in log.frames(log.first):
         for answer in answers_of(payload, "q"):
@@ -42,14 +45,14 @@ def rows_there(folder: Path, text: str) -> set[int]:
 
 @dataclass
 class SlowReader:
-    """Reader with its own speed, and the number of the last row that it received from the current life of the query."""
+    """Reader with its own speed. It stores the number of the last row that it has received since the query was last added."""
 
     spots: dict[int, Spot]
     end: int | None
     """Number after the last row that the reader received, or None before the first row."""
 
     def receive(self, event: bytes, folder: Path, text: str) -> None:
-        """Check the next event that the reader receives. Rows of the current life of the query contain `text`."""
+        """Check the next event that the reader receives. Rows that were written since the query was last added contain `text`."""
         id_, kind, data = event.decode().rstrip().split("\n")
         shown = json.loads(data.removeprefix("data: "))
         if shown.get("anew"):
@@ -101,7 +104,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     @rule(before=st.integers(0, 20), others=st.sampled_from([0, 1, 100]), after=st.integers(0, 20))
     def answer_more_than_the_log_takes(self, before: int, others: int, after: int) -> None:
-        """Commit more rows at once than the log has room for, with a few rows before and after."""
+        """Commit a few rows, then more rows at once than the log has room for, and then a few rows again."""
         for rows, query, times in ((before, "q", 1), (2000, "q", 1), (1, "other", others), (after, "q", 1)):
             for _ in range(times):
                 self.log.commit(rows, query)
@@ -154,7 +157,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     @rule(row=st.integers(0, 3000), limit=st.integers(1, 100))
     def read_a_page(self, row: int, limit: int) -> None:
-        """Read a page of the kept rows from `row` on. If that row was dropped, check that the error has the first kept row."""
+        """Read a page of the kept rows from number `row` on. If this row was dropped, check that the error names the first kept row."""
         results = Results(LocalPlaces(self.dirs), piece_rows=16)
         given, kept = self.log.given["q"], rows_there(self.folder, self.log.text)
         row = min(row, given)

@@ -51,8 +51,9 @@ def copied(payload: memoryview) -> Train:
 
 
 def on_time(given_batches: Sequence[Sequence[Times]]) -> list[int]:
-    """Return the numbers of the rows on time, in the order of event time. A row is late if it is behind the
-    watermark before its batch.
+    """Return the numbers of the rows that are not late, in the order of event time.
+
+    A row is late if its time is behind the watermark before its batch.
     """
     latest, row, found = None, 0, []
     for parts in given_batches:

@@ -154,7 +154,7 @@ class Running:
         self.watch.history.note(self.watch.view())
 
     def live_routes(self) -> dict[str, str]:
-        """Return the routes about running objects, by their path in which the names are filled in."""
+        """Return the routes about running objects by request path, which is the route's path with names in place of its parameters."""
         paths = describe(make_app(self.api.service))["paths"]
         return {
             path.format_map(NAMES_OF_FEEDS if path.startswith("/v1/feeds/") else NAMES): path
@@ -246,7 +246,7 @@ def test_every_live_route_answers_when_figures_are_at_their_bounds(
 
 
 def test_every_route_with_a_bounded_number_is_tested(running: Running) -> None:
-    """Check that bounded numbers are only in answers of live routes, which the test above requests, or of declarations."""
+    """Check that every route with a bounded number is either a live route, which another test requests, or a route of declarations."""
     found = describe(make_app(running.api.service))
     asked = set(running.live_routes().values())
     schemas = found["components"]["schemas"]

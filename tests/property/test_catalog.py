@@ -88,7 +88,7 @@ class Model:
             self.all[Ref("PriorityClass", name)] = spec
 
     def apply(self, given: list[Data]) -> bool:
-        """Apply the documents, and return True, if all rules allow the documents."""
+        """Apply the documents and return True if all rules allow the documents; otherwise change nothing and return False."""
         before = dict(self.all)
         named = [ref_of(one) for one in given]
         self.all |= dict(zip(named, given, strict=True))

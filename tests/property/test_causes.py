@@ -30,7 +30,7 @@ JOIN = (
 )
 TWO, ONE = "INTERVAL '2 seconds'", "INTERVAL '1 second'"
 WINDOWED = "SELECT count(*) AS c FROM ({}) AS q [RANGE 4 SECONDS SLIDE 2 SECONDS]"
-# Streams that close the windows of each query, with the half seconds by which the stream must have passed the end of a window.
+# For each query, the streams that close its windows, with the half seconds that a stream must be past the end of a window.
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "SELECT count(*) AS c FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x > 0": {"s": 0},
     "SELECT k, count(*) AS c FROM s [RANGE 2 SECONDS] GROUP BY k": {"s": 0},

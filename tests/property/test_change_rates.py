@@ -103,7 +103,7 @@ def test_objects_without_polls_get_the_rate_of_the_polled_objects() -> None:
 
 @given(st.floats(1e-6, 50), st.integers(0, 2**32))
 def test_the_freshness_formula_equals_the_mean_fresh_part_of_an_interval(x: float, seed: int) -> None:
-    # Formula of the mean fresh part. A fraction e^−x of all intervals stays fresh to the end.
+    # Mean fresh part of an interval between two polls. A fraction e^−x of all intervals stays fresh to the end.
     whole = -math.expm1(-x) / x
     assert math.exp(-x) + -math.expm1(-x) * fresh_part(x) == pytest.approx(whole, rel=1e-6)
 
@@ -237,7 +237,7 @@ def polled_while_some_fail(good: int, gone: int, bandwidth: float, seconds: floa
 
 def test_failing_objects_leave_most_of_the_bandwidth_to_other_objects() -> None:
     core, fetched = polled_while_some_fail(good=5, gone=2000, bandwidth=5.0, seconds=2000.0)
-    # A part of the time passes until each of the 2,005 objects has been polled once. Only then is an object polled again.
+    # No object is polled a second time before each of the 2,005 objects has been polled once, so the first polls do not count.
     assert fetched > 0.7 * 5.0 * (2000.0 - 2005 / (0.75 * 5.0))
     assert core.statistics(1e9).spent == pytest.approx(5.0 * 2000.0, rel=0.02)
 

@@ -443,7 +443,7 @@ def test_queries_added_and_removed_survive_a_crash() -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
-# In this example, windows that are added together are computed differently from windows that are added one by one.
+# In this example, windows that are added together are computed in another way than windows that are added one by one.
 @example(9, 11)
 def test_queries_windows_and_plans_declared_again_survive_crashes(seed: int, course: int) -> None:
     host = Host(drawn(seed, 30), np.random.default_rng(seed))
@@ -704,8 +704,9 @@ def in_order(sizes: list[int]) -> Input:
 
 
 def kept_of(dropped: int, rows: int) -> list[float]:
-    """Return the kept fractions of windows of five rows, every three rows. The first row also stands for the
-    rows dropped before it.
+    """Return the kept fractions of windows of five rows that slide by three rows, if `dropped` rows were dropped before the first row.
+
+    The dropped rows count in each window that contains the first row.
     """
     stands_for = [1.0 + dropped, *[1.0] * rows][:rows]
     windows = [stands_for[max(0, end - 5) : end] for end in range(3, rows + 1, 3)]

@@ -30,7 +30,7 @@ class Model:
         self.inside, self.late, self.dropped = Counter[Window](), Counter[Window](), Counter[Window]()
 
     def take(self, count: int) -> None:
-        """Count the rows that were dropped from the front of the queue, and process the oldest rows that are left."""
+        """Count the rows that were dropped from the front of the queue, and process the `count` oldest queued rows."""
         if count:
             self._lose()
         for _ in range(count):
@@ -98,7 +98,7 @@ def test_rows_dropped_from_a_queue_are_missing_from_their_windows(
         answers = [(start, end) for start, end, *_ in train_rows(train)]
         found += answers
         kept = {one: kept_of(one, model, keep) for one in answers}
-        # If several windows close at once, the train has the lowest kept fraction among these windows.
+        # A train with the answers of several windows has the lowest kept fraction of these windows.
         assert train.kept == pytest.approx(min(kept.values()))
         assert train.kept < 1.0 or not any(model.dropped[one] for one in answers)
         for *bounds, count, scaled, error in train_rows(train):

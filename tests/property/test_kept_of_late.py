@@ -27,7 +27,8 @@ from tests.support.query_runs import (
 SECOND = 1_000_000
 WINDOWS = [(1, 1), (2, 1), (6, 2), (5, 5)]
 PER_KEY = Counter(PLACES.column("k").to_pylist())
-# Inputs of the window, by name: a FROM clause, and the number of tuples that the input has for a row of `s`, by the row's key.
+# Inputs of the window by name, each with a FROM clause and a function of a row's key.
+# The function returns the number of tuples that the input has for one row of stream `s` with this key.
 INPUTS: Mapping[str, tuple[str, Callable[[int], int]]] = {
     "stream": ("s", lambda key: 1),
     "query": ("(SELECT ts, k + 1 AS k1, k FROM s WHERE k < 2)", lambda key: int(key < 2)),
@@ -93,7 +94,7 @@ def test_late_rows_lower_the_kept_fraction_of_windows_that_were_still_open(
     for train in run.answers["q"]:
         answers = [(start, end) for start, end, *_ in train_rows(train)]
         found += answers
-        # If several windows close at once, the train has the lowest kept fraction among these windows.
+        # A train with the answers of several windows has the lowest kept fraction of these windows.
         assert train.kept == pytest.approx(min(wanted[one] for one in answers))
         for _, _, count, scaled in train_rows(train):
             # SCALED compensates for shed rows, but not for late rows.

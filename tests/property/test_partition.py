@@ -66,7 +66,7 @@ def test_all_shards_together_give_the_answers_of_the_whole_class(form: str) -> N
         statements: Mapping[str, Statement] = {"q": statement}
         if not is_accepted(planned(statements)):
             return
-        # The rows are sorted by event time, because other rows of unsorted input would be late in a shard than in the whole class.
+        # The rows are sorted by event time. In unsorted input, a row may be late in the whole class but not in a shard.
         rows = {name: in_order(list(one)) for name, one in some.items()}
         wanted = ran(statements, rows, how).rows("q")
         found = [

@@ -210,7 +210,7 @@ schedules = st.one_of(
     st.tuples(st.sampled_from(["conservative", "hybrid", "aggressive"]), st.sampled_from(["off", "late", "late-pending"])),
     st.tuples(st.just("none"), st.just("off")),
 )  # fmt: skip
-# Number of runs for which there is time after each update.
+# For each update, the number of runs of sub-groups for which there is time after the update.
 capacities = st.lists(st.integers(0, 3), max_size=25)
 
 

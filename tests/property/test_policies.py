@@ -243,8 +243,9 @@ def of_all(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
 
 
 def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
-    """Return a priority function like `of_all`, but over the operators with the highest ratio of gain to
-    cost. Operators with a lower ratio are left out again and again, until the ratio no longer rises.
+    """Return a priority function: the highest ratio of gain to cost that any part of the downstream operators has.
+
+    Operators with a lower ratio are left out again and again, until the ratio no longer rises.
     """
 
     def at_least(believed: NetworkEstimates, x: int, least: float) -> tuple[float, float]:
@@ -268,7 +269,7 @@ def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
 
 
 def of_the_best_path(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
-    """Return a priority function like `of_all`, but over only the best path to a root."""
+    """Return a priority function: the highest ratio of gain to cost of all paths from the operator to a root."""
 
     def ways(believed: NetworkEstimates, x: int) -> list[tuple[float, float]]:
         own, below = believed.estimates[x], believed.network.operators[x].downstream
@@ -302,8 +303,9 @@ def every_path(network: Network) -> list[list[int]]:
 
 
 def chain(believed: NetworkEstimates, x: int) -> float:
-    """Return the slope at `x` of the lower convex envelope of the progress chart (memory over time), steepest
-    over all paths.
+    """Return the slope at operator `x` of the progress chart's lower convex envelope, on the path with the steepest slope.
+
+    The progress chart shows the memory of a tuple over its processing time.
     """
     return max(envelope_slope(believed, path, x) for path in paths_through(believed.network, x))
 
@@ -326,7 +328,7 @@ def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> f
 
 
 def tuples_at(believed: NetworkEstimates, run: Sequence[int]) -> list[float]:
-    """Return the number of tuples that reach each operator of a part of a path, and that leave this part, if one tuple enters."""
+    """Return how many tuples reach each operator of a part of a path for one entering tuple; the last number is how many leave the part."""
     return [
         math.prod(believed.estimates[above].selectivity for above in run[:n]) for n in range(len(run) + 1)
     ]
@@ -449,9 +451,7 @@ def test_the_same_calls_give_the_same_picks_and_static_policies_ignore_the_time(
 
 @st.composite
 def grown(draw: st.DrawFn, whole: NetworkEstimates) -> tuple[NetworkEstimates, NetworkEstimates, set[int]]:
-    """Draw a network and its first operators. Return the first operators as a network, the whole network, and those
-    of the first operators that change when the others are added.
-    """
+    """Draw a network that grows: return the network before, the network after, and the earlier operators that the growth changes."""
     operators = whole.network.operators
     crossed = {
         place
@@ -603,7 +603,7 @@ def test_clustered_processing_runs_operators_of_one_cluster_with_equal_oldest_ar
         range(len(script.start.estimates))
     )
     assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
-    # A batch contains all operators of a cluster with oldest tuples from the same moment. There are two such moments in this test.
+    # A batch has operators of one cluster with oldest tuples that arrived together. The tuples of this test arrived at two moments.
     assert len(batches) <= 2 * clusters
 
 
@@ -652,7 +652,7 @@ def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_per_time(
 
 @dataclass(frozen=True)
 class Ahead:
-    """Figures of a path from an operator to a root: QoS graph of the root, slack of a new tuple, and processor time per answer."""
+    """Figures of a path from an operator to a root: QoS graph of the root, slack of a tuple that just arrived, and cost of an answer."""
 
     graph: UtilityGraph
     slack: float

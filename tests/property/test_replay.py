@@ -39,7 +39,7 @@ TYPES = [
 
 
 def as_read(value: Any) -> Any:
-    """Return the value with dicts and tuples in place of other mappings and sequences, as after reading."""
+    """Return the value with dicts for all mappings and tuples for all lists, because a decoded value has only these types."""
     named = {one.name: getattr(value, one.name) for one in fields(value)}
     mappings = {name: dict(one) for name, one in named.items() if isinstance(one, Mapping)}
     sequences = {name: tuple(one) for name, one in named.items() if isinstance(one, list)}

@@ -1,4 +1,4 @@
-"""Schedules of periodic queries as texts: a text is read back as the schedule it was written from, and compared schedules differ."""
+"""Schedules of periodic queries as texts: reading a schedule's text gives the same schedule, and no two compared schedules are equal."""
 
 from hypothesis import given
 from hypothesis import strategies as st

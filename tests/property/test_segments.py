@@ -44,9 +44,9 @@ sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))
 
 @contextmanager
 def at_line(line: int, do: Callable[[], object], function: str | None = None) -> Iterator[list[int]]:
-    """Within the context, call `do` before line number `line` that the log's code (or only its function `function`) executes.
+    """Within the context, call `do` after the log's code (or only its function `function`) has executed `line` lines.
 
-    Yield a list with one item, the number of lines left until that call.
+    Yield a list with one item: the number of lines that are still to execute before the call.
     """
     left = [line]
 
@@ -101,9 +101,7 @@ def payload_of(number: int, size: int) -> bytes:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Log with its readers, the frames that were appended, and the number of the first frame that
-    must still be there.
-    """
+    """Log with its readers, the frames that were appended, and the number of the first frame that must still be in the log."""
 
     readers = Bundle("readers")
 
@@ -123,7 +121,7 @@ class LogMachine(RuleBasedStateMachine):
             self.folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=self.keep_from
         )
 
-    # -- what the writer may do
+    # -- actions of the writer
 
     @rule(
         size=st.one_of(st.integers(0, 300), st.integers(0, 40_000)),
@@ -174,7 +172,7 @@ class LogMachine(RuleBasedStateMachine):
             self.forget(behind)
 
     def may_lose(self, below: int) -> None:
-        """Check that only frames below `below` were dropped."""
+        """Check that the log has dropped only frames with numbers less than `below`."""
         lost = [number for number in self.appended if self.kept <= number < self.log.first]
         assert all(number < below for number in lost)
         self.kept = max(self.kept, self.log.first)
@@ -216,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
         self.next = following
         self.may_lose(self.keep_from)
 
-    # -- what the readers may do
+    # -- actions of the readers
 
     @rule(target=readers, keeps=st.sampled_from((0, 2, 20)))
     def reader(self, keeps: int) -> Reader:
@@ -239,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
                     start = number + 1
                 return
             except FrameForgotten:
-                # The frame was never appended (at a gap), or may have been forgotten (before the first frame).
+                # The frame was never appended, or it is older than the first kept frame and may have been forgotten.
                 start += 1
 
     @rule(reader=readers, back=st.integers(0, 60), skipped=st.integers(0, 3))
@@ -353,7 +351,10 @@ def full_log() -> Iterator[Path]:
 
 
 def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
-    """Append frames, or kill the writer at line `killed_at` of emptying a segment; return the number of executed lines of emptying."""
+    """Append frames, and return the number of lines that the log's code has executed to empty a segment.
+
+    The writer is killed at line `killed_at` of that work, unless the work ends before.
+    """
     log = SegmentWriter(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
     with at_line(killed_at, die, "emptied") as left:
         for _ in range(frames):
@@ -363,7 +364,7 @@ def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
 
 
 def read_some(reader: Reader, start: int) -> None:
-    """Read three frames, unless they are forgotten, and check that each has the payload that was appended."""
+    """Read three frames, unless the log has forgotten them, and check that each frame has the payload that was appended."""
     try:
         found = list(islice(reader.frames(start), 3))
     except FrameForgotten:
@@ -413,7 +414,10 @@ def test_a_reader_survives_a_writer_killed_while_emptying_its_last_segment() -> 
 
 
 def places(line: int, emptying: int) -> range:
-    """Return every sixth line at which the writer may be killed, shifted by the reader's line. All lines would take too long."""
+    """Return every sixth line at which the writer may be killed, because all lines would take too long.
+
+    The first line depends on the line of the reader, so that all lines are tested in some combination.
+    """
     return range(line % KILLS_APART, emptying, KILLS_APART)
 
 

@@ -83,7 +83,7 @@ def of_subset(cost_s: float, segments: list[tuple[float, float]]) -> float:
 
 
 def by_the_thesis(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """Add segments by falling priority, as in the thesis, while they raise the joint priority; return the joint priority."""
+    """Add segments by falling priority, as in the thesis, as long as they raise the joint priority; return the joint priority."""
     ordered = sorted(segments, key=lambda one: -of_subset(cost_s, [one]))
     taken, best = [ordered[0]], of_subset(cost_s, ordered[:1])
     for one in ordered[1:]:

@@ -40,9 +40,7 @@ def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[in
 
 
 def level_by_bisection(demands: Sequence[int], keep: float) -> float:
-    """Return the level at which the grants use up the budget, where each key is granted its demand or the
-    level, whichever is less.
-    """
+    """Return the level that uses up the budget. Each key is granted its demand, but at most the level."""
     budget, low, high = keep * sum(demands), 0.0, float(max(demands))
     for _ in range(200):
         middle = (low + high) / 2

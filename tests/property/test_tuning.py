@@ -89,7 +89,7 @@ def test_a_small_advantage_in_a_quiet_time_causes_no_switch() -> None:
     # If the quiet time lasts, the class switches to the policy that is better in quiet times.
     decided(one, [Compared(None, quiet)] * 10)
     assert one.policy == "chain"
-    # When the load returns, forecasts differ more than in the quiet time, so these differences outweigh the earlier ones at once.
+    # Under load, forecasts differ more than in quiet times, so the class soon switches back when the load returns.
     decided(one, [Compared(None, busy)] * 7)
     assert one.policy == "hr"
 
@@ -155,7 +155,7 @@ def test_a_switch_that_could_not_be_made_is_undone_and_not_tried_again_for_a_whi
         elif given_up:
             assert (last.branch, commands) == ("give up", (SwitchPolicy(last.after),))
             assert last.after not in cannot
-    # The core undoes a switch to an impossible policy by the next comparison, and does not try this policy again for a while.
+    # After a switch to an impossible policy, the core switches back at the next comparison, and avoids this policy for a while.
     assert len(tries) <= 5
     assert all(later - earlier > BARRED for earlier, later in itertools.pairwise(tries))
     assert one.policy == "lsf"
@@ -175,7 +175,7 @@ def test_load_growing_after_a_switch_does_not_count_against_the_new_policy() -> 
     for place in range(3):
         one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 5.0}), float(place))
     assert one.policy == "fcfs"
-    # The measured value has tripled, but the value would also have tripled with the previous policy. So the switch stays.
+    # The measured value has tripled. The value would also have tripled with the previous policy, so the switch stays.
     for place in range(3, 40):
         one.handle(Compared(15.0, {"hr": 30.0, "fcfs": 15.0}), float(place))
     assert one.policy == "fcfs"

@@ -215,7 +215,7 @@ class RoundByRound:
         self.place = self.order.index(at) if at in self.order else -1
         self.quota |= {name: share * self.lanes for name, share in shares.items()}
         self.waiting &= set(shares)
-        # A class that left during its slice is remembered until the slice ends.
+        # A class that was removed during its slice is remembered until the slice ends.
         self.due &= set(shares) | set(self.passed)
         self.unpaid &= set(shares) | set(self.passed)
         for name in shares:

@@ -77,7 +77,7 @@ class ClassLog:
         self.log.close()
 
     def _append(self, commit: Commit) -> None:
-        """Append the commit. If the log is full, write a snapshot before."""
+        """Append the commit. If the log is full, write a snapshot first."""
         try:
             self.log.append(commit)
         except LogFull:

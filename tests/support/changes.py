@@ -1,8 +1,8 @@
 """Random changes of declarations with rows and kills in between, and a model that knows which answers must
 come.
 
-    model = Model()                declarations, running queries, and for each query the rows that it must or may answer
-    Course(chance, there)          draws events and applies them to the model and to a system (`There`)
+`Model` has declarations and running queries, and for each query the rows that the query must or may answer. `Course` draws events
+and applies each event to the model and to a system (`There`).
 
 A query *must* answer each row published after its declaration was enacted, exactly once. This includes rows
 that come before its host has subscribed to the stream, or while its host is down or busy. A query *may*
@@ -144,7 +144,7 @@ class Model:
                 found = Running(query, identities[key], base_of, late_ms, in_order, is_unsure)
                 found.may += found.wants(self._pending_of(query))
                 if query.kind == "window":
-                    # Equal windows of a tenant are one operator, so a new query also answers the rows that the operator has.
+                    # Equal windows of a tenant are one operator, so a new query may also answer rows that reached the operator earlier.
                     equal = (
                         one for other, one in before.items() if other[0] == key[0] and one.query == query
                     )
@@ -233,7 +233,7 @@ class There(Protocol):
     def apply(self, *declarations: Declaration) -> None: ...
     def delete(self, ref: Ref) -> None: ...
     def look(self) -> None:
-        """Change the running system to what is declared."""
+        """Make the running system follow the declarations."""
 
     def publish(self, stream: str, rows: Sequence[Row], variant: int) -> None: ...
     def settle(self) -> None:
@@ -418,7 +418,7 @@ class Course:
                 self._look()
             self._query(key, before if self.chance.random() < 0.5 else self._filter())
         else:
-            # If other queries read this query, it keeps its streams, so that those queries read the same streams as before.
+            # A query that other queries read keeps its streams, so that the other queries read the same streams as before.
             self._query(
                 key, Query("filter", before.streams, self.chance.randrange(3)) if read else self._filter()
             )

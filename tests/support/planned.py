@@ -1,4 +1,4 @@
-"""Statistics of a simulated run in the form of a live system, and the situation that an admission plan gets from them."""
+"""Statistics of a simulated run in the form of a live system, and the situation that an admission plan makes of these statistics."""
 
 from __future__ import annotations
 
@@ -77,8 +77,9 @@ def inputs(
 
 
 def situation_without(scenario: Scenario, name: str) -> Situation:
-    """Return the situation before class `name` is added: statistics of a run of the other classes, and the rates and
-    kinds of operators of class `name`.
+    """Return the situation before class `name` is added.
+
+    The situation has statistics of a run of the other classes, and the rates and kinds of operators of class `name`.
     """
     others = tuple(one for one in scenario.classes if one.name != name)
     run, counted = watched(scenario.model_copy(update={"classes": others}))

@@ -449,7 +449,7 @@ LOOKED_UP = ("l.id AS lid", "l.ts AS lts", "l.k AS lk", "r.ts AS rts", "r.g AS r
 
 @st.composite
 def last_joins(draw: st.DrawFn) -> Statement:
-    """Draw a lookup of the last row by key, for DuckDB an ASOF join. Of several rows with the same key and time, the last counts."""
+    """Draw a join with the last row by key, which is an ASOF join in DuckDB. Of rows with the same key and time, the last counts."""
     left, right = draw(st.sampled_from([("s", "t"), ("t", "s"), ("s", "e"), ("e", "t")]))
     keys = draw(st.sampled_from([("k",), ("g",), ("k", "g")]))
     kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
@@ -510,7 +510,7 @@ def over_queries(draw: st.DrawFn) -> Statement:
                     (window.duck(BASE[name]), "window_start, window_end, "),
                 )
             ]
-            # DuckDB's inner bounds are left out, because DuckDB would see each bound of the next window twice, unlike Weir.
+            # DuckDB's query leaves out the bounds of the inner window, because DuckDB's outer window adds columns with the same names.
             texts[1] = f"SELECT window_end AS ts, k, g, x, n FROM ({texts[1]})"
             weir_time = draw(st.sampled_from(["ts", "window_end"]))
             if weir_time == "ts":

@@ -153,7 +153,7 @@ class Reader:
         self._terminal = Terminal(folder, self._home)
 
     def at(self, text: str) -> str:
-        """Replace the port of the page by that of this service, because another service may run on this machine."""
+        """Replace the port in a text of the page by the port of the service under test, because another service may run on this machine."""
         return text.replace(PORT, self._port)
 
     @property

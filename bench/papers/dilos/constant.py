@@ -11,7 +11,7 @@ from bench.papers.dilos.runs import MACHINE, NAMES, RUNS, SETTLED_S, ManagerRuns
 from configs.scenario.scenario import Scenario, load_scenario
 
 SECONDS, QUICK_SECONDS = 120.0, 30.0
-# Losses of two classes count as the same if they differ by less than this many percentage points.
+# Difference in percentage points below which the losses of two classes count as the same.
 SAME_POINTS = 1.0
 
 

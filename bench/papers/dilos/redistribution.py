@@ -106,7 +106,7 @@ def criteria_broken(drawn: int) -> dict[int, int]:
 
 
 def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> list[int]:
-    """Return the numbers of the criteria that these shares break."""
+    """Return the numbers of the paper's criteria that the shares after a redistribution break."""
     least = 1e-9
     unmet = {
         class_.name: class_.share + class_.demand - after[class_.name]
@@ -128,7 +128,7 @@ def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> l
     ):
         broken.append(2)
     # A class without demand must not rise above its original share.
-    # It must get nothing while another class without demand and with higher priority is below its original share.
+    # A class without demand must get nothing while a class of higher priority, also without demand, is below its original share.
     idle = [class_ for class_ in before if class_.demand == 0]
     low = [class_ for class_ in idle if after[class_.name] < class_.original - least]
     if any(

@@ -1,6 +1,6 @@
 """Connector between Spark and Weir: the data source `format("weir")`, and `to_weir` for foreachBatch (docs/spark.md).
 
-The package needs pyspark and pyarrow, but no other package of Weir. Spark finds it by its name.
+The package needs pyspark and pyarrow, but no other package of Weir. Spark finds the package by its name.
 """
 
 from pyspark_weir.driver import to_weir

@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ShardAnswers:
-    """Rows of a query's answers that the gateway keeps in one shard: those with the numbers `first` to `next - 1`."""
+    """Rows of a query's answers that the gateway keeps from one shard: the rows numbered `first` to `next - 1`."""
 
     name: str
     first: int
@@ -148,7 +148,7 @@ class GatewayClient:
         return [ShardAnswers(unit["unit"], unit["first"], unit["next"]) for unit in answer["units"]]
 
     def rows(self, unit: str, query: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows numbered `begin` to `end - 1`. Each row is yielded once, even if the connection breaks meanwhile."""
+        """Yield the rows numbered `begin` to `end - 1`. Each row is yielded once, even if the connection breaks in between."""
         patience = GrowingPauses(self._connection.timeout_s)
         while begin < end:
             stream = self._stream({**VERSION, "unit": unit, "query": query, "from": begin, "to": end})

@@ -1,10 +1,10 @@
 """Errors that the connector raises on purpose. Messages name the wrong value and say what to do, but never show a key.
 
-WeirError
-├── OptionError   an option is unknown, missing or wrong; nothing was sent
-├── Refused       the gateway refuses the call, and would refuse it again: a key, a stream's name, a schema
-├── GatewayAway   the gateway did not respond or had no room within timeoutSeconds; a restarted query repeats the batch
-└── DataLoss      the gateway no longer keeps rows that are to be read
+All these errors are a WeirError.
+- OptionError: an option is unknown, missing or wrong. Nothing was sent.
+- Refused: the gateway refuses the call, and would refuse it again, for example because of the key or the schema.
+- GatewayAway: the gateway did not respond or had no room within timeoutSeconds. A restarted query repeats the batch.
+- DataLoss: the gateway no longer keeps rows that were to be read.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -
 
 
 def connection(values: dict[str, Any]) -> Connection:
-    """Remove the values of the connection's fields, and return the connection with these values."""
+    """Move the options of the connection from `values` to a Connection, and return the Connection."""
     names = [field.name for field in fields(Connection) if field.name in values]
     return Connection(**{name: values.pop(name) for name in names})
 

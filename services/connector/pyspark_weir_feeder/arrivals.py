@@ -63,7 +63,7 @@ class Schedule(Protocol):
 
 @lru_cache(maxsize=4)
 def schedule_of(arrivals: Arrivals) -> Schedule:
-    """Return the schedule of the settings. Schedules are cached, because they store the random numbers that they have drawn."""
+    """Return the schedule of the settings. Schedules are cached, because each schedule stores the random numbers that it has drawn."""
     match arrivals.kind:
         case "constant":
             return Steps(((0.0, arrivals.rate),), arrivals.seed)
@@ -83,7 +83,7 @@ class Steps:
         self._rates = np.array([rate for _, rate in steps], dtype=np.float64)
         rows = np.diff(self._starts) * self._rates[:-1]
         self._rows_before = np.concatenate(([0.0], np.cumsum(rows)))
-        # The phase is drawn so that rows of streams with equal rates do not arrive at the same moments.
+        # A random offset delays all rows by a part of a gap, so that streams with equal rates do not have rows at the same moments.
         self._phase = random.Random(seed).random()
 
     def due(self, elapsed_s: float) -> int:
@@ -152,7 +152,7 @@ class Poisson:
         rows = rows_of_page(self._seed, piece // PAGE_PIECES)
         within = piece % PAGE_PIECES
         places = places_in_piece(self._seed, piece, int(rows[within + 1] - rows[within]))
-        # Without this limit, rounding could move the time of the last row into the next piece.
+        # Rounding could move the last row beyond the end of its piece of time, so all times are limited to just before the end.
         last = math.nextafter((piece + 1) * self._piece_s, 0.0)
         return np.minimum((piece + places) * self._piece_s, last)
 
@@ -214,7 +214,7 @@ def pareto(mean: float, alpha: float, chance: Moments) -> Moments:
 
 
 def settled(guess: int, elapsed_s: float, times: Callable[[int, int], Moments]) -> int:
-    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which rounding may have made slightly wrong."""
+    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which may be slightly wrong by rounding."""
     while guess > 0 and times(guess - 1, guess)[0] >= elapsed_s:
         guess -= 1
     return next(row for row in itertools.count(guess) if not times(row, row + 1)[0] < elapsed_s)
@@ -226,12 +226,15 @@ def generator(seed: int, purpose: int, number: int) -> np.random.Generator:
 
 @lru_cache(maxsize=64)
 def rows_of_page(seed: int, page: int) -> NDArray[np.int64]:
-    """Return, for each piece of a page, the number of rows in earlier pieces of the page. The last entry is the number of all rows."""
+    """Return, for each piece of time in a page of PAGE_PIECES pieces, the number of rows in earlier pieces of the page.
+
+    The last entry is the number of rows in the whole page.
+    """
     counts = generator(seed, COUNTS, page).poisson(PIECE_ROWS, PAGE_PIECES)
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
 
 
 @lru_cache(maxsize=16)
 def places_in_piece(seed: int, piece: int, rows: int) -> Moments:
-    """Return the arrival times of the rows of a piece, as fractions of the length of the piece, in ascending order."""
+    """Return the arrival times of the rows in one piece of time, in ascending order, as fractions of the length of the piece."""
     return np.sort(generator(seed, PLACES, piece).random(rows))

@@ -1,5 +1,7 @@
 """Conditions that split a replay into streams, as in `hot: temp > 30 and room <> 'a'; rest: true`.
 
+A row of the replay goes to the stream of the first condition that the row meets. This is the grammar of the option `split`:
+
     split      branch {; branch}              branch    name : or
     or         and {OR and}                   and       not {AND not}
     not        NOT not | test                 test      ( or ) | operand [rest]

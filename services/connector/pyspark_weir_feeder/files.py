@@ -137,7 +137,7 @@ READERS = {"parquet": read_dataset, "arrow": read_dataset, "csv": read_csv, "jso
 
 
 def declared(types: pa.Schema) -> pa.Schema:
-    """Return `types` without timestamps. For a declared timestamp, Arrow would require a time zone in each text."""
+    """Return the declared types without timestamps. If a timestamp type was declared, Arrow would accept only texts with a time zone."""
     return pa.schema([field for field in types if not pa.types.is_timestamp(field.type)])
 
 

@@ -73,7 +73,7 @@ def due(start: Offset, now_us: int, schedule: Schedule, bounds: Bounds) -> int:
 def rescheduled(start: Offset, now_us: int, arrivals: str) -> Offset:
     """Return `start` with a new schedule of arrivals, which begins now with the next row.
 
-    Under the old start, a higher rate would make many rows due at once, and after a lower rate no row would be due for a while.
+    With the beginning of the old schedule, a higher rate would make many rows due at once. A lower rate would make no row due for a while.
     """
     return replace(start, began_us=now_us, base=start.row, arrivals=arrivals)
 

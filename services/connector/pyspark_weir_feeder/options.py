@@ -70,7 +70,7 @@ class Options(Planned):
     catch_up_s: float | None
 
     def planned(self, time_column: str | None) -> Planned:
-        """Return the options that determine rows and event times, with this event-time column."""
+        """Return the options that determine rows and event times, with `time_column` as the event-time column."""
         values = {field.name: getattr(self, field.name) for field in fields(Planned)}
         return Planned(**(values | {"time_column": time_column}))
 

@@ -1,8 +1,7 @@
-"""Errors of the feeder.
+"""Errors that the feeder raises on purpose. All of them are a FeederError.
 
-FeederError              any error that the feeder raises on purpose
-├── InvalidOption        an option is wrong; the message names it, and nothing was read
-└── ChangedReplay        files or options have changed, so that the query cannot continue from its checkpoint
+- InvalidOption: an option is wrong. The message names the option, and nothing was read.
+- ChangedReplay: files or options have changed, so that the query cannot continue from its checkpoint.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Replay:
             self._starts.append(self._starts[-1] + batch.num_rows)
 
     def batches(self, first: int, end: int, moments: Moments | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows [first, end). Without the function `moments`, the event times are those of the files."""
+        """Yield the rows `first` to `end - 1` of the replay. Event times come from the function `moments` or, without it, from the files."""
         while first < end:
             lap, row = divmod(first, self._tile_rows)
             place = bisect.bisect_right(self._starts, row) - 1
@@ -115,7 +115,7 @@ def load(recipe: Recipe) -> Replay:
         of_split = " for which a condition of split holds" if branches else ""
         raise InvalidOption("path", f"the files contain no rows{of_split}")
     replay = Replay(as_declared(table, recipe.schema), recipe.time_column)
-    # Existing objects are exempted from garbage collection, which Spark's workers run after each task, and which would take 20 ms.
+    # Spark's workers collect garbage after each task, which would take 20 ms. So existing objects are exempted from garbage collection.
     gc.freeze()
     return replay
 

@@ -87,7 +87,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Time in µs up to which rows are read with Trigger.AvailableNow; None with other triggers."""
 
     def initialOffset(self) -> dict[str, Any]:
-        # The initial offset must not change, although Spark may ask several times for this offset before the first rows are due.
+        # Spark may ask several times for the initial offset before the first rows are due, so the first answer is kept.
         if self._initial is None:
             self._initial = self._beginning(self._now_us())
         return self._initial.to_json()
@@ -156,7 +156,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(start, planned=self._planned)
 
     def _recipe_of(self, last: Offset) -> Recipe | None:
-        """Return the recipe of the micro-batch that ends at `last`; None if the recipe equals that of this reader."""
+        """Return the recipe (files, options and columns) of the micro-batch that ends at `last`; None if this reader has the same recipe."""
         if last.replay == self._replay:
             return None
         planned = last.planned

@@ -94,7 +94,7 @@ def sensors(subscriber: Subscriber) -> list[tuple[int, list[int]]]:
 
 
 def settle(dirs: RunDirs) -> None:
-    """Wait until the gateway has handled all earlier messages of readers, because it answers a new reader only after them."""
+    """Wait until the gateway has handled all earlier messages of readers. The gateway answers a new reader only after these messages."""
     newcomer = Subscriber(dirs, "newcomer", "readings")
     newcomer.unsubscribe()
     newcomer.close()
@@ -687,7 +687,7 @@ def test_position_of_a_reader_from_before_its_redeclaration_does_not_move_its_st
         streams.declare(READINGS, readers={})
         streams.declare(READINGS, readers={"c1": False})
         accepted(producer.publish("readings", batch(5)))
-        # The host has not received the two declarations yet, and continues at its position.
+        # The host does not know yet that its class was removed as a reader and declared again, so it continues at its position.
         assert answer_to(dirs, Subscribe("c1", "readings", 1, False)) == Subscribed("c1", "readings", 0, 2)
         assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 

@@ -51,7 +51,7 @@ def test_query_added_again_has_only_its_new_answers(
 
 
 def test_query_has_no_answers_before_the_commit_that_adds_it(log: ClassLog, reader: AnswerReader) -> None:
-    """Check the state if a host is killed, or its log is full, after the host has described a query and before it commits."""
+    """Check the log after a host has described a query but has not committed, because it was killed or its log was full."""
     for _ in range(100):
         log.commit(10)
     for _ in range(2):

@@ -138,7 +138,7 @@ def undisturbed(sent: Sequence[tuple[str, pa.RecordBatch]]) -> dict[str, Counter
 
 
 def is_known(gateway: Gateway) -> bool:
-    """Return True if the gateway knows the class as a reader, since any start of the host."""
+    """Return True if this or an earlier process of the host has made the class a reader of all streams."""
     return all("gold" in stream["readers"] for stream in gateway.streams.status())
 
 
@@ -219,7 +219,7 @@ def test_a_repeatedly_killed_host_gives_the_same_answers(manager: str, queue_max
         assert {query: Counter(row[1:] for row in answers) for query, answers in found.items()} == expected
 
 
-# Log sizes so small that the gateway drops a log segment after every few batches.
+# Sizes of logs in bytes. The gateway drops a segment of such a small log after every few batches.
 LITTLE = {"bytes_max": 1 << 18, "segment_bytes": 1 << 14}
 
 

@@ -244,7 +244,7 @@ def test_a_self_tuning_unit_samples_the_staleness_and_utility_of_its_answers(
         second = unit.noticed()
     assert first is not None
     assert second is not None
-    # All answers came long before the target, so no utility is lost. But for a part of the time, outputs were stale.
+    # No utility is lost, because all answers came long before the target. Still, outputs were stale for a part of the time.
     assert (first.lost, first.stale is not None and 0 < first.stale <= 1) == (0.0, True)
     assert [graph is not None for graph in first.graphs] == [not line.feeds for line in first.lines]
     # No input has arrived since the first sample.
@@ -361,7 +361,7 @@ def test_a_plan_exchange_is_repeated_after_a_restart(dirs: RunDirs) -> None:
         network = unit.hosted.runner.network
         assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
         assert unit.problems().keys() == {"plan"}
-        # No problem is reported, because the class itself chose the plan, and knows which of its queries cannot run by that plan.
+        # A class that has chosen a plan itself knows which of its queries cannot run by the plan, so no problem is reported.
         unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
         assert not unit.problems()
         unit.become(changed)
@@ -406,8 +406,10 @@ def test_a_change_of_the_window_schedule_is_repeated_after_a_restart(
 @pytest.mark.parametrize(
     ("fed", "caught_up_s", "advanced_s"),
     [
-        (True, None, 0),  # The feed may be down or have a backlog.
-        (True, 8.0, 0),  # The feed had caught up for less than `idle_after_s`.
+        # The feed may be down or have a backlog, so event time does not advance.
+        (True, None, 0),
+        # The feed had caught up for less than `idle_after_s`, so event time does not advance.
+        (True, 8.0, 0),
         (True, 37.0, 27),
         (False, None, 990),  # Without a feed, the clock alone advances event time.
     ],
@@ -427,9 +429,8 @@ def test_event_time_of_a_fed_stream_advances_only_while_its_feed_has_caught_up(
         unit.run(10.0)
         latest = unit.hosted.queries.event_time("readings")
         assert latest is not None
-        assert (
-            latest - 99
-        ) // 10_000 == 1000 * advanced_s // 10_000  # Both times are compared in units of ten seconds.
+        # Expected and actual event time are rounded down to ten seconds before the comparison.
+        assert (latest - 99) // 10_000 == 1000 * advanced_s // 10_000
 
 
 def test_a_units_report_names_the_query_that_fails_on_every_row(dirs: RunDirs) -> None:

@@ -452,7 +452,7 @@ def test_a_lossless_unit_holds_its_producers_back(dirs: RunDirs) -> None:
 
 
 def sent_until_refused(dirs: RunDirs, batch: int) -> int:
-    """Send batches of readings until there is no room; return how many rows were accepted."""
+    """Send batches of readings until the gateway refuses a batch for now; return the number of accepted rows."""
     with Producer(dirs.door_socket) as producer:
         for sent in range(0, 1000 * batch, batch):
             answer = producer.publish("readings", readings(sent, batch))
@@ -727,7 +727,7 @@ def test_oldest_answers_are_forgotten_beyond_the_size_limit(node: Node) -> None:
 
 
 def test_class_that_keeps_few_answers_loses_no_new_answers(node: Node) -> None:
-    """Lower the answer log of a running class below its present size, and check that all newer answers are kept."""
+    """Lower the size limit of a running class's answer log below the present size of the log. Check that all newer answers are kept."""
     hot = {"hot": QUERIES["hot"]}
     hosted = node.host(
         declared(queries=hot, lossless=True), settings=SETTINGS.model_copy(update={"train_max": 100_000})

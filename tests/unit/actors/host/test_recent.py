@@ -1,4 +1,4 @@
-"""Statistics of the last seconds, which views show as current figures; they are kept per second."""
+"""Statistics of the last seconds, which views show as current figures. Each second has its own statistics."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ AFTER = PlanSettings(select_first=False)
 
 
 class Forecasts:
-    """Forecasts with fixed values, which record how they were called."""
+    """Stand-in for forecasts of policies, which returns fixed values and records its calls."""
 
     def __init__(self, clock: Clock, takes_s: float = 0.0, **values: float) -> None:
         self.clock, self.takes_s, self.values = clock, takes_s, values
@@ -231,7 +231,7 @@ def test_staleness_and_utility_are_forecast(objective: Objective, best: str) -> 
 def test_a_burst_in_any_load_cycle_is_part_of_the_forecast() -> None:
     chosen = [policy_of("hr")]
     now = class_now("response", unit_now())
-    # With 400,000 tuples in one of 20 load cycles, not all cycles can be simulated.
+    # Only some of the 20 load cycles can be simulated, because one of the cycles has 400,000 tuples.
     quiet, burst = ((0, 0),), ((400_000, 1),)
     found = [
         forecasts(
@@ -253,7 +253,7 @@ def test_simulating_bundles_of_tuples_keeps_the_number_of_window_ends() -> None:
     lines = (
         PlanLine(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
         PlanLine(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
-        # Fifty window ends with twenty answers each.
+        # The operator `window` has closed windows at fifty ends, with twenty answers at each end.
         PlanLine(2, "window", (3,), ("w",), 0, 100.0, 20.0, 1.0, 0, 50),
         PlanLine(3, "project", (), ("w",), 1000, 1.0, 1.0, 1.0, 0, 50),
     )
@@ -301,7 +301,7 @@ def test_only_answers_after_their_deadline_are_forecast_as_tardy() -> None:
         return forecasts(replace(class_now("tardiness", noticed), settles=False), chosen, alone)
 
     # With a slack of almost 0, the tardiness of an answer is its whole response time; with an hour of slack, the tardiness is 0.
-    # The policy edf-hr is not compared, because it orders operators differently if there are deadlines.
+    # The policy edf-hr is left out of the comparison, because deadlines change its order of operators.
     response = forecasts(replace(class_now("response", unit_now()), settles=False), chosen, alone)
     at_once = tardy_ms(None, 1e-9, 1e-9)
     assert {kind: at_once[kind] for kind in ("hr", "fcfs")} == pytest.approx(

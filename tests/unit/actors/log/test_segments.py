@@ -330,7 +330,7 @@ def opened(folder: Path) -> SegmentWriter:
 
 
 def fill_segment(log: SegmentWriter) -> None:
-    """Append as many frames as fill another segment."""
+    """Append two frames, which fill one more segment."""
     for _ in range(2):
         log.append([b"%d" % log.next, bytes(6000)])
 
@@ -382,7 +382,7 @@ def released(tmp_path: Path) -> Iterator[SegmentWriter]:
 
 
 def release(log: SegmentWriter, segments: int, reader: Reader | None = None) -> None:
-    """Fill more segments, let the reader read them, and forget all frames but the last."""
+    """Append frames that fill more segments, let the reader read these frames, and forget all frames of the log but the last."""
     for _ in range(segments):
         fill_segment(log)
     log.append([b"more"])

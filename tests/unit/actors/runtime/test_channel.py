@@ -180,7 +180,8 @@ def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_users_process_gets_no_channel(path: Path) -> None:
     listener = Listener(path)
-    path.parent.chmod(0o711)  # The folder no longer protects the socket.
+    # All users may enter the folder, so that only the check by the listener protects the socket.
+    path.parent.chmod(0o711)
     path.chmod(0o777)
     code = "import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('test.sock'); print('in')"
     command = ["/usr/bin/env", "python3", "-c", code]

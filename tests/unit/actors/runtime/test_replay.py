@@ -201,7 +201,7 @@ def test_a_restarted_core_begins_another_life_in_the_same_or_the_next_file(
 
 
 def test_a_restored_core_is_replayed_from_its_restored_state(tmp_path: Path) -> None:
-    """Check that reports of the first life still count in the second life."""
+    """Check that load reports that were recorded before a restart of the core still count after the restart."""
     account = ClassAccount("gold", 1, 0.5, 0.5, None)
     core = CapacityCore([account, replace(account, name="bronze")])
     for number in range(4):

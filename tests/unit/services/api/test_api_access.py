@@ -75,7 +75,7 @@ def test_tenant_can_change_only_its_queries(api: Api) -> None:
         for method, path in routes(api)
         if method != "GET" and "/tenants/other/" not in path
     }
-    # A tenant may call these two routes, but their body is invalid here.
+    # A tenant may call /v1/apply and /v1/plan. Both answer with status 422, because the body in this test is invalid.
     may_ask = {("POST", "/v1/apply"): 422, ("POST", "/v1/plan"): 422}
     assert statuses == {route: may_ask.get(route, 403) for route in statuses}
 

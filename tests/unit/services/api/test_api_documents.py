@@ -1,4 +1,4 @@
-"""Routes of declarations: they are listed, shown, changed and deleted under conditions, and invalid requests are refused."""
+"""Routes that list, show, change and delete declarations: pages, conditional requests, and refusals of invalid requests."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_change_that_does_not_run_in_time_is_saved_with_a_warning(api: Api) -> N
     )
     assert (first.status_code, first.headers.get("Weir-Warning")) == (201, None)
     assert (second.status_code, "do not run yet" in second.headers["Weir-Warning"]) == (201, True)
-    # The catalog has the change before the service waits for the change to take effect.
+    # The service stores the change in the catalog before it waits for the change to take effect.
     assert enacted[1] == enacted[0] + 1
     assert api("PUT", "/v1/tenants/acme/queries/n3?dry_run=true", {"sql": "SELECT * FROM ticks"}).is_success
     assert len(enacted) == 2

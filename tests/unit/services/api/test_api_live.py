@@ -1,4 +1,4 @@
-"""Routes of the running system: what they show to which key, and what they return while the system is away."""
+"""Routes of the running system: what each key sees, and what the routes return while the system is away."""
 
 from __future__ import annotations
 

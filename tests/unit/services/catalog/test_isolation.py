@@ -62,7 +62,7 @@ DOCUMENTS = f"""
 ---
 {{kind: Query, tenant: globex, name: q, sql: SELECT value FROM ticks WHERE value > 23}}
 """
-# Names that replace the parameters in the paths of routes. Each key is a parameter with the part of the path before the parameter.
+# Names that replace parameters in paths. Each key is a parameter with the preceding part of the path, such as `/tenants/{name}`.
 NAMES: Mapping[str, str] = {
     "/priority-classes/{name}": "brass",
     "/tenants/{name}": "acme",
@@ -321,7 +321,7 @@ def test_declarations_of_another_tenant_answer_like_missing_declarations(callers
 
 
 def anonymous(answer: httpx.Response, names: Mapping[str, str]) -> tuple[int, dict[str, str], str]:
-    """Return status, headers and text of a response, without its time and the names that the caller sent."""
+    """Return status, headers and text of a response, without the date, and with NAME in place of each name that the caller sent."""
     headers = {
         name: value for name, value in answer.headers.items() if name not in ("date", "content-length")
     }

@@ -141,7 +141,7 @@ def desired_states(draw: st.DrawFn) -> Desired:
     mirrors = {
         name: MirrorDeclaration(kind="Mirror", name=name, sql=f"{name} {columns[name]} {version}")
         for name, version in draw(st.dictionaries(st.sampled_from("stu"), st.integers(1, 2))).items()
-        if name in streams  # a mirror has a stream of the same name, and the stream changes with the mirror
+        if name in streams  # A mirror has a stream of the same name, and the stream changes with the mirror
     }
     return Desired(0, classes, streams, draw(st.sampled_from([None, FILE])), keys, mirrors)
 

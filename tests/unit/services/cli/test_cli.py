@@ -137,7 +137,7 @@ def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
 
 
 def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
-    # A run with `drain` continues after its last arrival. A fault at 2 s would still strike if the shorter run did not leave it out.
+    # With `drain`, a run continues after its last arrival. So a fault at 2 s would still strike if the run did not leave it out.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
     short, without = (
@@ -303,7 +303,7 @@ def test_an_interrupted_run_exits_with_130_and_prints_no_traceback(weir: Termina
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    # Hypothesis runs a callback in garbage collections. An exception in this callback would be lost.
+    # Hypothesis runs a callback during each garbage collection. A KeyboardInterrupt in the callback would be lost.
     gc.disable()
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)

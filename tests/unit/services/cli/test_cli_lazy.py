@@ -14,7 +14,7 @@ from typer.main import get_command
 from services.cli.main import MainCommands, app
 from tests.support.checkout import ROOT
 
-# Heavy packages: each takes longer to import than all packages that are not listed; engine and sim stand for Weir's own packages.
+# Packages that take long to import. The packages `engine` and `sim` stand for all packages of Weir.
 HEAVY = (
     "engine",
     "fastapi",

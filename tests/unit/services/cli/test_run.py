@@ -23,7 +23,7 @@ CREATE QUERY mean AS
 @pytest.fixture
 def readings(tmp_path: Path) -> Path:
     path = tmp_path / "readings.parquet"
-    # The fifth row is late, because its second is before the second of the fourth row.
+    # The fifth row is late, because it is three seconds older than the fourth row.
     seconds = np.array([0, 1, 1, 3, 0, 5])
     table = pa.table(
         {

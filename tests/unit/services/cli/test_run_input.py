@@ -216,7 +216,7 @@ def test_a_declared_text_keeps_its_leading_zeros(tmp_path: Path) -> None:
 
 
 def test_column_types_are_inferred_from_all_rows_of_a_file(tmp_path: Path) -> None:
-    # The file has more rows than its first block, from which Arrow would infer the types.
+    # The file is larger than the first block, the only part of a file from which Arrow would infer the types.
     count = 300_000
     for name, lines in (
         ("c.csv", ["x", *["12345"] * count, "many"]),

@@ -135,7 +135,7 @@ def everything() -> Iterator[tuple[str, str]]:
 def test_every_query_has_a_result_if_every_family_has_series(document: Json, tmp_path: Path) -> None:
     asked = [f"count({substituted(expr)}) > bool 0 or vector(0)" for _, expr in exprs(document)]
     assert differences(tmp_path, everything(), [(expr, {"{}": 1}) for expr in asked]) == ""
-    # This check can fail: without series, only queries that contain `vector(0)` have a result.
+    # The check above is able to fail: without any series, only queries that contain `vector(0)` have a result.
     expected = [(expr, {"{}": int(expr.count("vector(0)") > 1)}) for expr in asked]
     assert differences(tmp_path, (), expected) == ""
 
@@ -143,7 +143,7 @@ def test_every_query_has_a_result_if_every_family_has_series(document: Json, tmp
 def differences(
     folder: Path, series: Iterable[tuple[str, str]], asked: Sequence[tuple[str, Mapping[str, float]]]
 ) -> str:
-    """Return how results differ from the expected values 15 minutes after the first scrape, with one scrape per minute."""
+    """Return a text with the differences between results and expected values after 15 minutes of one scrape per minute."""
     tests = [
         {
             "expr": expr,

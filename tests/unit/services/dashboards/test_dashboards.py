@@ -69,7 +69,7 @@ def without_unit(document: Json) -> Iterator[str]:
 
 
 def unbounded(document: Json) -> Iterator[str]:
-    """Yield panels with an axis that does not begin at 0, except panels of differences and of parts in time."""
+    """Yield panels with an axis that does not begin at 0, unless they show differences or the part of answers in time."""
     for panel in panels(document):
         defaults = panel["fieldConfig"]["defaults"]
         may = re.search(r"Above and below|within target by", panel["title"])
@@ -308,7 +308,7 @@ def test_writing_dashboards_removes_old_files(tmp_path: Path) -> None:
 
 
 def test_every_metric_family_is_shown_on_a_panel_unless_it_repeats_another_family() -> None:
-    """Check that only families that repeat another family's information are shown on no panel."""
+    """Check that every metric family is on a panel, except families that repeat the information of another family."""
     shown = {
         SERIES[name].name
         for document in DOCUMENTS

@@ -1,4 +1,4 @@
-"""`weir dashboards`: pushing dashboards to a Grafana, and annotating moves of shares there."""
+"""`weir dashboards`: pushing dashboards to a Grafana, and annotating moves of shares in Grafana."""
 
 from __future__ import annotations
 

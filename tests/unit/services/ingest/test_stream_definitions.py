@@ -804,7 +804,7 @@ def test_ingest_reports_missing_settings_before_it_starts_spark(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    # Without this patch, the command would find a real system that runs on this machine.
+    # The command searches a folder of the test. In the real shared memory, the command would find a real system of this machine.
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = terminal("ingest", "-f", str(file), *options)
     assert (code, out) == (2, "")

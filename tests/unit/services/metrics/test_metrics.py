@@ -316,7 +316,7 @@ def test_exactly_the_declared_families_are_written(metered: Metering) -> None:
     kinds = dict(line.split()[2:4] for line in lines if line.startswith("# TYPE"))
     assert kinds == {one.name: one.type.replace("info", "gauge") for one in FAMILIES}
     written = {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
-    # These series are missing, because no tenant lends and no query loses rows.
+    # The series of loans and of failed rows are missing, because no tenant lends and no query loses rows.
     assert {name for one in FAMILIES for name in one.series} - written == {
         "weir_loan_processors",
         "weir_loan_seconds_total",

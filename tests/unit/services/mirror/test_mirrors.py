@@ -96,7 +96,7 @@ def test_unchanged_object_is_not_fetched_again() -> None:
         assert (second.row, second.size < first.size) == (None, True)
         store.objects["a"] = {"price": 2}
         assert objects.fetch("a").row == {"item": "a", "price": 2}
-        # The object is still new, because `took` was not called.
+        # The object still counts as changed, because `took` was not called after the last fetch.
         assert objects.fetch("a").row == {"item": "a", "price": 2}
         objects.close()
     assert store.answered == {200: 3, 304: 1}

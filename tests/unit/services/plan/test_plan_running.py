@@ -42,7 +42,7 @@ def measured(watch: Watch, clock: Clock) -> RunningMeasured:
 
 
 def add_input(system: InProcess, clock: Clock, seconds: float, load: float = 0.2, **rows: int) -> None:
-    """Let time pass, and add a batch to each of these streams and a report of class gold."""
+    """Let time pass, add a batch with the given number of rows to each stream in `rows`, and report a load cycle of class gold."""
     clock.now += seconds
     for stream, more in rows.items():
         before = system.counted.get(stream, StreamCounts(0, 0))

@@ -249,7 +249,7 @@ def test_replaced_query_is_read_from_its_beginning(reading: Reading, log: ClassL
     assert after["rows"] == rows(0, 20, "w")
     assert after["restarted"] is True
     assert reading.page(after="19")["rows"] == reading.page(after=after["next"])["rows"] == []
-    # A cursor that is a plain number beyond the last row must come from the query that was replaced.
+    # The query has only 20 rows, so a reader with the plain cursor 20 must have read the query before its replacement.
     beyond = reading.page(after="20")
     assert (beyond["rows"], beyond["restarted"]) == (rows(0, 20, "w"), True)
     assert "restarted" not in reading.page(after="5")
@@ -419,7 +419,7 @@ def test_rows_for_many_readers_are_encoded_once(reading: Reading, log: ClassLog)
         thread.join()
     assert found == [rows(0, 5010)] * readers
     assert reading.served.service.results is not None
-    # Readers share blocks of rows: each commit begins a block, and so does each of the three row numbers at which a block must end.
+    # Readers share blocks of rows. Only a commit, or one of three row numbers at which a block must end, begins a new block.
     assert reading.served.service.results.pieces.made <= 1 + 5 + 3
 
 

@@ -83,7 +83,7 @@ def test_readers_that_ask_at_the_same_time_share_one_poll(
     with ThreadPoolExecutor(16) as pool:
         views = list(pool.map(lambda _: watch.view(), range(200)))
     assert all(view.seen == clock.now > before.seen for view in views)
-    # A reader may have asked during the first poll; such a reader waited for a second poll.
+    # A reader that asked during the first poll waited for a second poll, so there may be two polls.
     assert system.looks - looks <= 2
 
 
