@@ -147,7 +147,9 @@ class Stream:
         # A subscription from before the declaration may still exist, but its position does not count.
         expected = self.expected.get(asked.reader) if asked.next == FROM_NOW else None
         if before is None and len(self.readers) >= READERS_MAX:
-            raise InvalidInput(f"the stream already has {READERS_MAX:,} readers", "stream", self.name)
+            raise InvalidInput(
+                f"the stream already has the maximum of {READERS_MAX:,} readers", "stream", self.name
+            )
         now = self.log.next if before is None else before.released
         if expected is not None:
             now = expected.next

@@ -46,7 +46,9 @@ def choice_of(text: str) -> Choice:
     policy, *words = text.split(SEPARATOR)
     for place, word in enumerate(words):
         if word not in (JOINS_FIRST, UNSHARED):
-            raise UnknownName("no such plan", "choice", word, nearest(word, (JOINS_FIRST, UNSHARED)))
+            raise UnknownName(
+                "there is no plan of this name", "choice", word, nearest(word, (JOINS_FIRST, UNSHARED))
+            )
         if word in words[:place]:
             title = "the policy is followed by two plan words, but it can have only one"
             hint = "remove one of the two words"

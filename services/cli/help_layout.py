@@ -37,7 +37,9 @@ def help(
     for name in command or ():
         names = list(getattr(command_here, "commands", ()))
         if name not in names:
-            raise UnknownName("no such command", "COMMAND", " ".join(command or ()), nearest(name, names))
+            raise UnknownName(
+                "there is no command of this name", "COMMAND", " ".join(command or ()), nearest(name, names)
+            )
         command_here = command_here.commands[name]
         place = type(place)(command_here, info_name=name, parent=place)
     typer.echo(command_here.get_help(place))

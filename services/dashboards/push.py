@@ -57,7 +57,7 @@ class Wish:
     def __post_init__(self) -> None:
         if not UID.fullmatch(self.folder_uid):
             raise InvalidInput(
-                "this is not the uid of a folder",
+                "the text cannot be the uid of a Grafana folder",
                 "--folder",
                 self.folder_uid,
                 "use at most 40 letters, digits, - and _",

@@ -66,11 +66,17 @@ def check_addresses(mirror: Mirror, password: str) -> None:
     secrets_there = list(credentials(mirror))
     if any(secret for _, secret in secrets_there):
         hint = "remove the password from the address, and set options.password"
-        raise InvalidInput("an address in the SQL contains a password", "sql", hint=hint)
+        raise InvalidInput(
+            "an address in the SQL contains a password, which every reader of the declaration would see",
+            "sql",
+            hint=hint,
+        )
     if password and not any(user for user, _ in secrets_there):
         hint = "name the user in the address, as in postgresql://USER@HOST/DATABASE"
         raise InvalidInput(
-            "the option password is given, but no address contains a user name", "options.password", hint=hint
+            "a password is given, but no address in the SQL contains a user name",
+            "options.password",
+            hint=hint,
         )
 
 
@@ -151,7 +157,9 @@ def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
         expression = re.compile(fnmatch.translate(pattern))
         matching = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
         if not matching:
-            raise UnknownName("the pattern matches no object", "PROFILE", pattern, nearest(pattern, keys))
+            raise UnknownName(
+                "the pattern matches no key of the mirror", "PROFILE", pattern, nearest(pattern, keys)
+            )
         for key in matching:
             if key not in met:
                 met.add(key)

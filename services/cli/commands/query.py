@@ -155,7 +155,7 @@ def sql_of(sql: str | None, file: Path | None) -> str:
     """Return the statement from the argument, from the file, or from standard input if the argument is `-`."""
     if (sql is None) == (file is None):
         hint = 'write weir query add TENANT/QUERY "SELECT …", or --file FILE'
-        raise InvalidInput("write the statement either as SQL or with --file", "SQL", hint=hint)
+        raise InvalidInput("the command needs the statement either as SQL or in a file", "SQL", hint=hint)
     if file is not None:
         return read_text(file)
     assert sql is not None

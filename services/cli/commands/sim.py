@@ -48,7 +48,7 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class SimulationJob:
-    """Settings of one simulation in a comparison of several; they are sent to the process that runs the simulation."""
+    """Settings of one simulation in a comparison. They are sent to the process that runs the simulation."""
 
     label: str
     scenario: Scenario
@@ -223,7 +223,9 @@ def sim_classes(scenario: Scenario, options: SimOptions) -> None:
     scenario = configured(scenario, options.policy, options.seconds)
     explain = options.explain
     if explain is not None and explain not in (names := [class_.name for class_ in scenario.classes]):
-        raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
+        raise UnknownName(
+            "the scenario has no class of this name", "--explain", explain, nearest(explain, names)
+        )
     if options.report is not None:
         make_folder("--report", options.report)
     if options.record is not None:
@@ -291,7 +293,7 @@ def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) 
 
 
 def refuse_of_classes(name: str, options: Mapping[str, object]) -> None:
-    """Raise InvalidInput for an option of classes, given with a scenario of periodic queries."""
+    """Raise InvalidInput if an option that applies only to classes is given for a scenario of periodic queries."""
     for option, value in options.items():
         if value is not None:
             hint = INSTEAD.get(option, f"leave {option} out")

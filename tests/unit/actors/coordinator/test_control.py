@@ -48,7 +48,7 @@ def three(world: World, now: float = 0.0) -> World:
             "classes.a.min_share",
             "exceeds the class's original share",
         ),
-        ([declared("a", key="room")], "classes.a.key", "has no such column"),
+        ([declared("a", key="room")], "classes.a.key", "has no column of this name"),
         (
             [declared("a", key="sensor", shards=2, queries={"q": ALL})],
             "classes.a.queries.q",
@@ -98,7 +98,7 @@ def test_unknown_classes_and_queries_are_refused() -> None:
     ):
         with pytest.raises(InvalidInput, match="did you mean gold"):
             ask()
-    with pytest.raises(InvalidInput, match="no such query"):
+    with pytest.raises(InvalidInput, match="no query of this name"):
         plane.remove_query("gold", "p", 1.0)
 
 
@@ -480,7 +480,7 @@ def test_a_stream_declared_again_with_other_columns_is_refused() -> None:
         world.plane.declare_stream(other, 1.0)
     with pytest.raises(InvalidInput, match="already declared with other columns"):
         world.plane.apply([declared("a", streams=(other,))], 1.0)
-    with pytest.raises(UnknownName, match="no such stream"):
+    with pytest.raises(UnknownName, match="no stream of this name"):
         world.plane.drop_stream("alerts", 1.0)
     three(World()).plane.declare_stream(READINGS, 1.0)
     with pytest.raises(InvalidInput, match="already declared with other columns"):

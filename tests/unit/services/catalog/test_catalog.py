@@ -223,9 +223,11 @@ def test_stream_in_use_by_a_feed_or_a_key_is_not_deleted(catalog: Catalog) -> No
 
 
 def test_unknown_name_is_reported_with_a_similar_name(catalog: Catalog) -> None:
-    with pytest.raises(UnknownName, match=r"no such Tenant \(got 'acmee'\)\n  hint: did you mean acme"):
+    with pytest.raises(
+        UnknownName, match=r"there is no Tenant of this name \(got 'acmee'\)\n  hint: did you mean acme"
+    ):
         catalog.get(Ref("Tenant", "acmee"))
-    with pytest.raises(UnknownName, match="no such Tenant"):
+    with pytest.raises(UnknownName, match="there is no Tenant of this name"):
         catalog.delete(Ref("Query", "odd", "nobody"), "ops")
     with pytest.raises(UnknownName, match="did you mean odd"):
         catalog.get(Ref("Query", "od", "acme"))
@@ -239,11 +241,11 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
     [
         (
             "{kind: Tenant, name: b, priority_class: goldd}",
-            "document 2 (Tenant b): priority_class: no such PriorityClass (got 'goldd')",
+            "document 2 (Tenant b): priority_class: there is no PriorityClass of this name (got 'goldd')",
         ),
         (
             "{kind: Query, tenant: fin, name: q, sql: SELECT * FROM ticks}",
-            "document 2 (Query q): tenant: no such Tenant (got 'fin')",
+            "document 2 (Query q): tenant: there is no Tenant of this name (got 'fin')",
         ),
         (
             "{kind: Tenant, name: Acme, priority_class: gold}",
@@ -284,17 +286,17 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {othr: {}}}",
-            "document 2 (Feed f): streams: no such Stream (got 'othr')",
+            "document 2 (Feed f): streams: there is no Stream of this name (got 'othr')",
         ),
         (
             "{kind: Stream, name: t, columns: {x: int64}, source: {format: weir_feeder}}\n---\n"
             "{kind: Feed, name: t, source: {format: weir_feeder}, streams: {other: {}}}",
-            "document 3 (Feed t): feeds: the feed has the name of a stream that has its own source (got 't')",
+            "document 3 (Feed t): feeds: a feed cannot have the name of a stream that has its own source (got 't')",
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {other: {}}}\n---\n"
             "{kind: Feed, name: g, source: {format: weir_feeder}, streams: {other: {}}}",
-            "document 3 (Feed g): streams: feed f already supplies this stream (got 'other')",
+            "document 3 (Feed g): streams: a stream can come from only one feed, and feed f already supplies this stream (got 'other')",
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, shards: 2, key: value}",
@@ -470,8 +472,8 @@ def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> 
     [
         ("ops", ["root"], "scope: this is not a scope (got 'root')"),
         ("ops", [], "scope: the key needs at least one scope"),
-        ("ops", ["tenant:acmee"], "scope: no such tenant (got 'tenant:acmee')"),
-        ("ops", ["ingest:ticks,"], "scope: no such stream (got 'ingest:ticks,')"),
+        ("ops", ["tenant:acmee"], "scope: the catalog has no tenant of this name (got 'tenant:acmee')"),
+        ("ops", ["ingest:ticks,"], "scope: the catalog has no stream of this name (got 'ingest:ticks,')"),
         ("ö" * 9, ["admin"], "principal: this is not a valid name (got 'ööööööööö')"),
     ],
 )

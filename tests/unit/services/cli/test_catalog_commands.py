@@ -164,7 +164,10 @@ def test_a_utility_graph_is_added_to_a_query_changed_and_removed(weir: Terminal)
 @pytest.mark.parametrize(
     ("utility", "message"),
     [
-        ("soon", "--utility: this is not a point of a utility graph (got 'soon')"),
+        (
+            "soon",
+            "--utility: a point of the utility graph is not of the form LATENCY_MS:UTILITY (got 'soon')",
+        ),
         (
             "200:0.5,400:1",
             "utility[1].utility: utility must not rise with latency, but it is 0.5 at 200 ms (got 1)",

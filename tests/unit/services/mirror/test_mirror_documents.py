@@ -101,17 +101,17 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f"""{{kind: Mirror, name: m, sql: "CREATE MIRROR m (a string) {HTTP} PROFILE ('c*' 2)"}}""",
-            "sql: the pattern matches no object (got 'c*')",
+            "sql: the pattern matches no key of the mirror (got 'c*')",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://u:hunter2@h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address in the SQL contains a password\n  hint: remove the password from the address, and set options.password",
+            "sql: an address in the SQL contains a password, which every reader of the declaration would see\n  hint: remove the password from the address, and set options.password",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://h/d?password=hunter2'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address in the SQL contains a password",
+            "sql: an address in the SQL contains a password, which every reader of the declaration would see",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a int32) FROM HTTP 'http://h/{key}' KEYS ('1', '3000000000')"
@@ -130,11 +130,11 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f'{{kind: Mirror, name: m, options: {{password: hunter2}}, sql: "CREATE MIRROR m (a string) {HTTP}"}}',
-            "options.password: the option password is given, but no address contains a user name",
+            "options.password: a password is given, but no address in the SQL contains a user name",
         ),
         (
             f'{{kind: Mirror, name: m, options: {{passwd: hunter2}}, sql: "CREATE MIRROR m (a string) {HTTP}"}}',
-            "options: a mirror has no such option (got 'passwd')\n  hint: did you mean password?",
+            "options: a mirror has no option of this name (got 'passwd')\n  hint: did you mean password?",
         ),
         (
             f'{{kind: Mirror, name: other, sql: "CREATE MIRROR other (x string) {HTTP}"}}',
@@ -209,7 +209,7 @@ def test_failing_mirrors_report_their_problem_and_others_continue(tmp_path: Path
             ("looping", "the server sent more than 5 redirects"),
             ("garbage", "not JSON"),
             ("stock", "unable to open database file"),
-            ("nobody", "PROFILE: the pattern matches no object (got 'x*'); known: a"),
+            ("nobody", "PROFILE: the pattern matches no key of the mirror (got 'x*'); known: a"),
             ("away", "the database does not answer: connection failed"),
         ):
             found = seen(mirrors, name, lambda progress: progress.state == "waiting")
