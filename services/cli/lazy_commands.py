@@ -21,14 +21,14 @@ from typer.models import CommandFunctionType
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Module that defines a command or a group under its name, and heading under which the help lists it."""
+    """Module that defines a command or a group, and heading under which the help lists the command."""
 
     module: str
     panel: str
 
 
 class Commands(UserDict[str, Any]):
-    """Dictionary of commands by name. It imports a command when the command is first read; until then it has a CommandPlace instead."""
+    """Dictionary of commands by name. Its values are CommandPlaces; reading a value imports the command, which replaces the CommandPlace."""
 
     def __getitem__(self, name: str) -> Any:
         if isinstance(self.data[name], CommandPlace):

@@ -55,5 +55,5 @@ def who() -> str:
     """Return the name of the current user, for the audit log."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # in a container the user may have no name
+    except KeyError:  # In a container, the user may have no name.
         return f"uid {os.getuid()}"

@@ -148,7 +148,7 @@ NOTHING = ClassCounts()
 class Counters:
     """Counters of nodes, feeds, mirrors and loans.
 
-    Every scrape asks for each counter once, and then calls `end_round`, which forgets the counters that were not asked for.
+    Every scrape reads each counter once, and then calls `end_round`, which removes the counters that the scrape did not read.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Counters:
         return self.of_life(key, value, life + (counter is not None and value < counter.value))
 
     def kept(self, key: Key, value: float) -> float:
-        """Return the counter for a kept count; a count that falls to less than half belongs to a new object with the same name."""
+        """Return the counter for a count that survives restarts. If the count falls to less than half, it belongs to a new object of the same name."""
         counter = self._seen.get(key)
         goes_on = counter is not None and value >= counter.value / 2
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
@@ -185,7 +185,7 @@ class Counters:
         return add(self._totals, key, gain)
 
     def end_round(self) -> None:
-        """End a scrape: forget all counters that the scrape did not ask for."""
+        """End a scrape: remove all counters that the scrape did not read."""
         for key in self._totals.keys() - self._asked:
             del self._totals[key], self._seen[key]
         self._asked = set()

@@ -36,7 +36,7 @@ READY_S = 30.0
 STOP_S = 10.0
 ANSWER_S = 30.0
 POLL_S = 0.05
-# Another process may take the free port before Prometheus listens on it; then another port is tried.
+# Number of ports that are tried, because another process may take a free port before Prometheus listens on it.
 TRIES = 3
 LOG_TOLD = 2000
 

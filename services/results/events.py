@@ -59,7 +59,7 @@ async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> As
             continue
         piece = await results.piece(place, topic.asked.query, spot, PIECE_ROWS)
         if piece is None or piece.mark != spot.mark:
-            continue  # The query has restarted, and the next poll finds its new answers.
+            continue  # The query has restarted. The next poll finds the answers of the restarted query.
         if piece.first > spot.row:
             spots[shard] = Spot(piece.first, spot.mark)
             if before is not None:

@@ -49,7 +49,7 @@ def down(
         return
     own = home.system()
     if own is not None and own.on_cluster:
-        # The `weir up` of this system gets no signal, because that process ends by itself when it notices that the system has ended.
+        # The process of `weir up` needs no signal: it ends by itself when it notices that its system has ended.
         with suppress(UnknownName):
             end_at(None, home)
         home.forget_system()
