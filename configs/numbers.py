@@ -1,5 +1,6 @@
 """Formatting of numbers for people: no exponents, only significant digits, and a unit that keeps the number short.
 
+Examples:
 duration(54_400)      54 s
 duration(0.27)        0.27 ms
 of_target(0.31)       31% of target

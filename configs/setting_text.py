@@ -1,6 +1,6 @@
 """Policies and schedules as texts for options and claims: a kind, and the settings that differ from the defaults.
 
-hr                  fas:beta=0.25                  hybrid:late=off,meetings=false
+Examples: `hr`, `fas:beta=0.25`, `hybrid:late=off,meetings=false`.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def line_of(text: str, document: int, path: str) -> int:
 
 
 def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Return the entries of a YAML node by key or number: the node at which each entry begins, and its value."""
+    """Return the entries of a YAML node by key or number, each as the node at which the entry begins and the node of its value."""
     match node:
         case yaml.MappingNode():
             return {str(key.value): (key, value) for key, value in node.value}
@@ -171,7 +171,9 @@ def yaml_problems(file: str) -> Iterator[None]:
         raise InvalidInput(f"the file is not valid YAML: {why}", hint=hint, file=file) from None
     except RecursionError:
         hint = "use at most about ten levels"
-        raise InvalidInput("the file is not valid YAML: nested too deeply", hint=hint, file=file) from None
+        raise InvalidInput(
+            "the file is not valid YAML: its values are nested too deeply", hint=hint, file=file
+        ) from None
     except ValueError as error:  # The file has a date or a number that Python cannot represent.
         why = str(error).partition(";")[0]
         raise InvalidInput(

@@ -159,7 +159,7 @@ class Stream:
                 "a reader cannot begin at a position after the end of the stream",
                 "next",
                 asked.next,
-                f"subscribe from {self.log.next} or less",
+                f"begin at position {self.log.next} or before it",
             )
         # A returning reader may continue at any frame. Its released position must not move, as it may need the frames again.
         released = begin if before is None or expected is not None else before.released

@@ -398,7 +398,7 @@ class Streams:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         if record["version"] != RECORD_VERSION:
             raise InvalidInput(
-                f"the record of the stream has version {record['version']}; expected {RECORD_VERSION}",
+                f"this version of Weir cannot read the stream: the stream's record has version {record['version']}, not {RECORD_VERSION}",
                 file=str(folder / RECORD),
             )
         stream = Stream(folder, record["sql"], self._bytes_max, self._segment_bytes)

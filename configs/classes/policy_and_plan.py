@@ -1,5 +1,6 @@
 """Choice of a class that tunes itself: a policy for operators together with one of the equivalent plans, written as a text.
 
+Examples:
     hr                              policy hr, default plan
     hr, joins first                 conditions on one side of a join are tested on the joined pairs
     bsd:clusters=12, unshared       each query has its own operators

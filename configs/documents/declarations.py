@@ -1,5 +1,6 @@
 """Declarations of users, each a YAML document such as `{kind: Tenant, name: acme, …}`; a file may hold several.
 
+The kinds are:
     PriorityClass   terms for tenants: share, delay target, limits; gold, silver and bronze are predefined
     Tenant          a tenant of a priority class; it may ask for less than the class gives, never for more
     Query           a continuous query of a tenant
@@ -256,7 +257,7 @@ def ref_named(kind: str, name: str) -> Ref:
     tenant, slash, query = name.partition("/")
     if (kind == "Query") != bool(slash):
         hint = "write TENANT/QUERY" if kind == "Query" else A_NAME
-        raise InvalidInput(f"the name of a {kind} cannot be written like this", "NAME", name, hint)
+        raise InvalidInput(f"the name of a {kind} does not have the right form", "NAME", name, hint)
     return Ref(kind, query, tenant) if slash else Ref(kind, name)
 
 

@@ -1,5 +1,6 @@
 """Catalog: all declarations, with versions and an audit log of changes.
 
+Example:
     with opened(home_of(os.environ)) as catalog:
         catalog.apply(documents_of(text), who="ops")
 

@@ -1,7 +1,8 @@
 """Subcommands that are imported only when they are used, so that `weir --version` and shell completion are fast.
 
-class Weir(LazyGroup):
-    places = {"results": CommandPlace("services.cli.commands.results", "Running queries")}
+Example:
+    class Weir(LazyGroup):
+        places = {"results": CommandPlace("services.cli.commands.results", "Running queries")}
 """
 
 from __future__ import annotations

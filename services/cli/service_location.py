@@ -1,5 +1,6 @@
 """Choice of the service that commands call: the service at WEIR_ENDPOINT, or else the service that runs from WEIR_HOME.
 
+Use:
 with declarations() as weir: ...     declarations and keys; without a service, the catalog of WEIR_HOME is opened directly
 with service() as weir: ...          running classes and queries, which only a service can report
 """

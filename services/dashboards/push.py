@@ -166,7 +166,7 @@ def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Js
         raise InvalidInput(
             f"another dashboard has this uid: {stored.document.get('title')!r}",
             f"dashboard {uid}",
-            hint=f"delete it, or add the tag {TAG} to it if it may be overwritten",
+            hint=f"delete the other dashboard, or add the tag {TAG} to it, so that it may be overwritten",
         )
     return PushStep("dashboard", uid, title, "change", document)
 

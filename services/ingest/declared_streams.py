@@ -50,7 +50,9 @@ def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
         raise of_field(problem, one, f"streams.{name}") from None
     if stream.name.lower() != name.lower():
         hint = "use the same name in the key and in CREATE STREAM"
-        raise InvalidInput("the SQL declares a stream with another name", field, stream.name, hint)
+        raise InvalidInput(
+            "the name in CREATE STREAM differs from the name of the declared stream", field, stream.name, hint
+        )
     return stream
 
 

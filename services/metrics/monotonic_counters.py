@@ -1,12 +1,12 @@
 """Counters that never fall, computed from counts of processes that may restart.
 
 There are two kinds of counts. A count of one *life* of a process starts at 0 when the process restarts; the counts of all lives are
-added. A *kept* count is recovered after a restart, perhaps from a slightly older state. Its counter then stays constant until the
+added. A *kept* count is recovered after a restart, perhaps from a slightly older state. The counter of a kept count then stays constant until the
 count has reached its old value.
 
 Numbered properties:
 1. While a class, node or feed is reported, its counters never fall, whichever processes restart, and nothing is counted twice.
-2. Counts of classes, queries and nodes that no longer exist are forgotten, so memory is bounded.
+2. Counts of classes, queries and nodes that no longer exist are removed, so memory is bounded.
 3. Counts between the last report of a life and its end are lost. A restarted service starts all counters at the counts it first sees.
 """
 

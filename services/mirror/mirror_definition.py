@@ -42,7 +42,9 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
         raise replace(problem, field="sql") from None
     if mirror.name != one.name:
         hint = "use the same name in the document and in CREATE MIRROR"
-        raise InvalidInput("the SQL declares a mirror with another name", "sql", mirror.name, hint)
+        raise InvalidInput(
+            "the name in CREATE MIRROR differs from the name of the declared mirror", "sql", mirror.name, hint
+        )
     try:
         check_addresses(mirror, one.password)
         if mirror.keys:

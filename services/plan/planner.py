@@ -116,7 +116,7 @@ def check_rates(rates: Mapping[str, float], state: CatalogState) -> None:
             )
         if not 0 <= rows <= RATE_MAX:
             raise InvalidInput(
-                "the value is not a rate in rows per second",
+                "the value cannot be a rate in rows per second",
                 f"rates.{name}",
                 rows,
                 "write a number from 0 to 1,000,000,000",

@@ -35,7 +35,7 @@ CORRECTION_MIN, CORRECTION_MAX = 0.2, 5.0
 # Minimum measured load, in processors, for which computed loads are corrected; smaller loads are measured too inaccurately.
 LOAD_MIN = 0.001
 NETWORKS_KEPT = 5000
-# Maximum number of lanes in a prediction; a larger system is treated as if it had this number of lanes.
+# Maximum number of lanes in a prediction; a larger system is treated as if it had LANES_MAX lanes.
 LANES_MAX = 256
 
 

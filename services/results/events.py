@@ -3,7 +3,7 @@
 The id of each event is a cursor to resume from, also with `Last-Event-ID`. There are three events:
 
 - `rows` has rows: `{"rows":[{"_seq":40,"_kept":1.0,…},…]}`
-- `gap` reports forgotten rows, with `unit`, `first`, `next` and `missing`, or a query that has restarted at row 0
+- `gap` reports rows that are no longer kept, with `unit`, `first`, `next` and `missing`, or a query that has restarted at row 0
 - `end` reports that the query was deleted
 
 An SSE comment without content is sent with the headers, and whenever nothing else was sent for HEARTBEAT_S.

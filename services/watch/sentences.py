@@ -47,7 +47,7 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
 
 
 def joined(*parts: str) -> str:
-    """Return the parts that are not empty as one sentence."""
+    """Return the texts that are not empty, joined into one sentence."""
     return "; ".join(filter(None, parts)) + "."
 
 

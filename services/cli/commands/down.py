@@ -79,7 +79,8 @@ def end_process(home: Home, pid: int) -> None:
     while home.is_held():
         if time.monotonic() > until:
             raise Away(
-                f"`weir up` (process {pid}) has not ended within {END_S:g} s", hint="end this process by hand"
+                f"`weir up` (process {pid}) has not ended within {END_S:g} s",
+                hint="end the process of `weir up` by hand",
             )
         time.sleep(POLL_S)
     typer.echo(f"the system of {home.folder} has ended")

@@ -85,7 +85,7 @@ def results(
 
 
 def write(found: RemoteResults, writer: ResultsWriter) -> None:
-    """Write each page as it arrives."""
+    """Write each page of rows as soon as the page arrives."""
     is_noted = False
     while not found.is_over:
         page = found.page()

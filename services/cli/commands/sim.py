@@ -238,7 +238,7 @@ def sim_classes(scenario: Scenario, options: SimOptions) -> None:
 
 
 def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
-    """Raise InvalidInput for options that exclude each other, and for options of periodic queries without such queries."""
+    """Raise InvalidInput for options that exclude each other, and for options of periodic queries if the scenario has no periodic queries."""
     if options.schedules or options.schedule is not None:
         raise InvalidInput(
             f"this option needs a scenario of periodic queries, and {scenario.name} has classes",
@@ -248,7 +248,9 @@ def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
         )
     compares = options.compare or options.policies
     if options.compare and options.policies:
-        raise InvalidInput("--compare and --policies cannot be combined", hint="run the command twice")
+        raise InvalidInput(
+            "--compare and --policies cannot be combined", hint="run the command once with each option"
+        )
     if options.manager is not None:
         known_manager(options.manager)
     if options.compare and options.manager is not None:

@@ -357,7 +357,7 @@ class Overview:
         feeds = [ingest_table("feeds", self._machine.feeds())]
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
-        # Problems of classes and feeds are not repeated below the tables of classes and feeds.
+        # The tables of classes and feeds already show the problems of classes and feeds, so these problems are not listed again.
         problems = (
             Text(problem, style="yellow")
             for problem in (

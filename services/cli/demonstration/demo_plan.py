@@ -17,7 +17,7 @@ from configs.scenario.scenario import Scenario, load_scenario
 
 WHOLE = "dilos-sc"
 READINGS = "readings"
-# Fraction of its share that the class with the highest priority asks for in the scenario `overload`.
+# In the scenario `overload`, the class with the highest priority asks for this fraction of its share.
 ENTITLED_PART = 0.8
 
 

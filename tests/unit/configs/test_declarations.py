@@ -109,7 +109,7 @@ def problem(text: str) -> str:
         ("kind: Tenant\n---\n\tname: x", ": line 3, column 1: the file is not valid YAML"),
         ("a: \x07", ": the file is not valid YAML"),
         ("&a [*a, *a]", ", document 1: a document must be a map of keys to values"),
-        ("[" * 5000, ": the file is not valid YAML: nested too deeply"),
+        ("[" * 5000, ": the file is not valid YAML: its values are nested too deeply"),
     ],
 )
 def test_invalid_document_is_refused_with_file_field_and_hint(text: str, message: str) -> None:

@@ -430,7 +430,7 @@ NOT_A_SCENARIO: list[tuple[str, str]] = [
     ),
     (
         "[" * 3000,
-        "the file is not valid YAML: nested too deeply\n  hint: use at most about ten levels",
+        "the file is not valid YAML: its values are nested too deeply\n  hint: use at most about ten levels",
     ),
 ]
 

@@ -282,7 +282,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Stream, name: s, sql: CREATE STREAM t (x int64)}",
-            "document 2 (Stream s): sql: the SQL declares a stream with another name (got 't')",
+            "document 2 (Stream s): sql: the name in CREATE STREAM differs from the name of the declared stream (got 't')",
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {othr: {}}}",

@@ -219,7 +219,7 @@ def test_the_option_policy_replaces_the_policy_of_every_class(weir: Terminal) ->
         ),
         (
             ("small.yaml", "--compare", "--policies"),
-            ("--compare and --policies cannot be combined", "  hint: run the command twice"),
+            ("--compare and --policies cannot be combined", "  hint: run the command once with each option"),
         ),
         (
             ("small.yaml", "--compare", "--manager", "none"),

@@ -239,7 +239,7 @@ MISTAKES = [
     (
         "streams/ticks/sql",
         "CREATE STREAM tick (ts timestamp)",
-        "streams.ticks.sql: the SQL declares a stream with another name (got 'tick')\n"
+        "streams.ticks.sql: the name in CREATE STREAM differs from the name of the declared stream (got 'tick')\n"
         "  hint: use the same name in the key and in CREATE STREAM",
     ),
     (

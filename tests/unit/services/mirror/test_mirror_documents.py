@@ -97,7 +97,7 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f'{{kind: Mirror, name: m, sql: "CREATE MIRROR o (a string) {HTTP}"}}',
-            "sql: the SQL declares a mirror with another name (got 'o')",
+            "sql: the name in CREATE MIRROR differs from the name of the declared mirror (got 'o')",
         ),
         (
             f"""{{kind: Mirror, name: m, sql: "CREATE MIRROR m (a string) {HTTP} PROFILE ('c*' 2)"}}""",
