@@ -1,6 +1,7 @@
 """Utility of an answer by its response time: a query's QoS graph (Carney ch. 4), piecewise linear.
 
 Example:
+
     utility:
       - {latency_ms: 200, utility: 1.0}
       - {latency_ms: 400, utility: 0.2}

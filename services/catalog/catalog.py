@@ -1,8 +1,9 @@
 """Catalog: all declarations, with versions and an audit log of changes.
 
 Example:
+
     with opened(home_of(os.environ)) as catalog:
-        catalog.apply(documents_of(text), who="ops")
+        catalog.apply(documents_of(text), "ops")
 
 Numbered properties:
 1. A change is made completely or not at all, and only if all declarations are consistent afterwards

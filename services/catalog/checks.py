@@ -48,7 +48,7 @@ MIRRORS_MAX = 100
 
 
 def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[Document]:
-    """Return the documents. A mirror whose stream is not declared separately gets an additional document for its stream."""
+    """Return the documents. If the stream of a mirror is not declared separately, a document for the stream is added."""
     if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
     said = {document.ref.folded for document in documents}

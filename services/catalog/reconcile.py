@@ -1,6 +1,7 @@
 """Reconciliation of the running system with the catalog. Each step starts, changes or removes one part of the running system.
 
 Example:
+
     with Reconciling(catalog, machine) as reconciling: ...
 
 `steps` computes the steps that lead from the running to the declared state; a Machine performs the steps. A step that fails is listed in

@@ -16,7 +16,7 @@ from configs.errors import UnknownName, nearest
 from services.cli.examples import EXAMPLES
 from services.cli.tables.sheet import screen, wrapped
 
-# Maximum width of a label beside its meaning; a wider label gets a line of its own above the meaning.
+# Maximum width of a label in the same line as its meaning; a wider label gets a line of its own above the meaning.
 LABEL_MOST = 24
 INDENT, GAP = 2, 2
 WIDTH_MOST = 100

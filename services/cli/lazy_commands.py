@@ -1,6 +1,7 @@
 """Subcommands that are imported only when they are used, so that `weir --version` and shell completion are fast.
 
 Example:
+
     class Weir(LazyGroup):
         places = {"results": CommandPlace("services.cli.commands.results", "Running queries")}
 """

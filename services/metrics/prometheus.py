@@ -1,6 +1,7 @@
 """A local Prometheus server, started as a child process for a demonstration. It scrapes one address and evaluates Weir's rules.
 
 Example:
+
     with Prometheus(folder, exporter.address, exporter.token) as prometheus:
         prometheus.ask("up")                          # value now
         prometheus.over("up", begin, end, step_s=1)   # values from begin to end

@@ -27,7 +27,7 @@ from services.watch.watch import Clock, Watch
 # Rows are counted every EVERY_S seconds. A rate is a mean over at least LEAST_S seconds, because shorter means are inaccurate.
 # A rate is a mean over at most OVER_S seconds, because class loads, with which rates are compared, are means over about OVER_S seconds.
 EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
-# Maximum number of other classes whose operators are requested for a prediction, at the cost of one call per class.
+# Maximum number of other classes with operators that are requested for a prediction; each class costs one call.
 CLASSES_ASKED = 50
 
 

@@ -1,6 +1,7 @@
 """Announcements of new answers by the gateways on this machine, for one event loop.
 
 Example:
+
     growth = Growth()
     growth.follow(place)          # request announcements for a unit
     await growth.wait(within_s)

@@ -1,6 +1,7 @@
 """Reader of query results for many concurrent readers.
 
 Example:
+
     results = Results(places, is_declared)
     page = await results.page(QueryAddress("gold", "hot"), cursor, limit=1000, wait_s=30)
 

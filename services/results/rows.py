@@ -1,6 +1,7 @@
 """Delivery of rows from callers to the gateway of the node that takes the stream.
 
 Example:
+
     rows = RowDelivery(endpoint, key)
     outcome = rows.bring(stream, sql, from_json(stream, body), "acme", idempotency_key)
 

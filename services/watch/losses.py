@@ -103,7 +103,7 @@ class Intakes:
         last, before = noted[-1], self.by_stream.get(key, StreamIntake(intake.stream))
         if (last.accepted, last.rejected) != (intake.accepted, intake.rejected):
             if intake.accepted < last.accepted or intake.rejected < last.rejected:
-                # Counts fall if a gateway is restarted or the stream is declared again. Measuring then starts anew from the new counts.
+                # Counts fall if a gateway is restarted or the stream is declared again. Measuring then starts from the new counts.
                 lost = max(0, intake.rejected - last.rejected)
                 noted.clear()
                 noted.append(IntakeCounts(now, 0, intake.rejected - lost))
