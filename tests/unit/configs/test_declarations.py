@@ -61,7 +61,7 @@ def problem(text: str) -> str:
         ("- a\n", ", document 1: a document must be a map of keys to values (got ['a'])"),
         (
             "name: x",
-            ", document 1: kind: a required value is missing\n  hint: add `kind:`, one of PriorityClass",
+            ", document 1: kind: a required value is missing\n  hint: add `kind:` with one of PriorityClass",
         ),
         (
             "kind: Tenat",

@@ -41,7 +41,7 @@ def three(world: World, now: float = 0.0) -> World:
         (
             [declared("a"), declared("b", streams=(READINGS.replace("float64", "float32"),))],
             "classes.b.streams",
-            "class gold declares stream readings differently",
+            "class gold declares a stream of this name with other columns or another event time",
         ),
         (
             [declared("a", min_share=0.6), declared("b")],
@@ -52,7 +52,7 @@ def three(world: World, now: float = 0.0) -> World:
         (
             [declared("a", key="sensor", shards=2, queries={"q": ALL})],
             "classes.a.queries.q",
-            "split by sensor",
+            "split into shards by sensor",
         ),
         (
             [declared("a", key="sensor", shards=2, streams=(READINGS, ALERTS.replace("int32", "int64")))],
@@ -149,7 +149,7 @@ def test_adding_and_removing_queries_updates_only_their_host() -> None:
     assert dict(world.units[host][0].declared.queries) == {"q": BY_SENSOR, "all": ALL}
     assert all(world.units[other] is before[other] for other in before if other != host)
     world.plane.add_query("gold", "over", "SELECT sensor FROM q", 1.0)
-    with pytest.raises(InvalidInput, match="query over reads the output"):
+    with pytest.raises(InvalidInput, match="query over reads its output"):
         world.plane.remove_query("gold", "q", 1.0)
     world.plane.remove_query("gold", "over", 1.0)
     world.plane.remove_query("gold", "q", 1.0)

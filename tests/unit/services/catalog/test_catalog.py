@@ -253,11 +253,11 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Stream, name: Odd, columns: {x: int64}}",
-            "document 2 (Stream Odd): name: the stream has the name of Query acme/odd, and queries and streams share names (got 'Odd')",
+            "document 2 (Stream Odd): name: Query acme/odd already has this name, and a stream cannot have the name of a query (got 'Odd')",
         ),
         (
             "{kind: Query, tenant: fine, name: Ticks, sql: SELECT * FROM other}",
-            "document 2 (Query Ticks): name: the query has the name of a stream, and queries and streams share names (got 'Ticks')",
+            "document 2 (Query Ticks): name: a stream already has this name, and a query cannot have the name of a stream (got 'Ticks')",
         ),
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT * FROM odd}",
@@ -265,7 +265,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT x AS _KEPT FROM other}",
-            "document 2 (Query q): sql: every answer of a query already has a column of this name (got '_KEPT')",
+            "document 2 (Query q): sql: a column of a query cannot have this name, because Weir adds a column of this name to each answer (got '_KEPT')",
         ),
         (
             "{kind: Query, tenant: acme, name: odd, sql: SELECT x FROM other}",
@@ -300,7 +300,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, shards: 2, key: value}",
-            "document 2 (Tenant acme): shards: this field cannot change while the class runs; it is 1 now (got 2)",
+            "document 2 (Tenant acme): shards: this field cannot change while the class runs; its value is 1 now (got 2)",
         ),
         (
             "{kind: Tenant, name: b, priority_class: gold, shards: 2}",
@@ -346,7 +346,7 @@ def test_broken_or_unreachable_database_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CatalogAway):
         Catalog(Home(tmp_path, "postgresql://nobody@127.0.0.1:1/none"))
     with pytest.raises(
-        InvalidInput, match="the catalog address is not that of a PostgreSQL database"
+        InvalidInput, match="the address of the catalog is not the address of a PostgreSQL database"
     ) as caught:
         Catalog(Home(tmp_path, "mysql://me:HUSH@host/db"))
     assert "HUSH" not in str(caught.value)
@@ -470,7 +470,7 @@ def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> 
 @pytest.mark.parametrize(
     ("principal", "scopes", "message"),
     [
-        ("ops", ["root"], "scope: this is not a scope (got 'root')"),
+        ("ops", ["root"], "scope: the text is not a scope of a key (got 'root')"),
         ("ops", [], "scope: the key needs at least one scope"),
         ("ops", ["tenant:acmee"], "scope: the catalog has no tenant of this name (got 'tenant:acmee')"),
         ("ops", ["ingest:ticks,"], "scope: the catalog has no stream of this name (got 'ingest:ticks,')"),

@@ -249,7 +249,7 @@ def test_applying_output_with_hidden_secrets_keeps_the_secrets(weir: Terminal) -
     code, out, err = weir("apply", "-f", write(hidden, file="n.yaml"))
     assert (code, out) == (2, "")
     assert err.startswith(
-        "error: n.yaml, document 1 (Stream new): source.options.password: no secret is stored"
+        "error: n.yaml, document 1 (Stream new): source.options.password: the field has the placeholder for a hidden secret"
     )
 
 

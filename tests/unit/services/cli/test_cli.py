@@ -536,7 +536,7 @@ def test_invalid_options_of_the_demo_are_refused_before_anything_starts(
             ("--result", "small.yaml/x.json"),
             "--result: the folder cannot be created: file exists (got 'small.yaml')",
         ),
-        (("--result", "."), "--result: this path is a folder (got '.')"),
+        (("--result", "."), "--result: the path of the report is a folder, not a file (got '.')"),
     ],
 )
 def test_an_output_path_that_the_demo_cannot_write_is_refused_before_the_run(

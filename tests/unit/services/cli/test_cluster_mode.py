@@ -55,7 +55,7 @@ def test_options_override_the_file_and_the_file_overrides_defaults(tmp_path: Pat
         ("live: {lanes: 0}", "live.lanes"),
         ("lanes: 1", "lanes"),
         ("gateway: {host: node}", "gateway.host"),
-        ("- 1", "hold keys"),
+        ("- 1", "map of keys"),
     ],
 )
 def test_a_mistake_in_the_settings_file_is_reported_with_its_key(

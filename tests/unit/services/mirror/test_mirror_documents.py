@@ -142,7 +142,7 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f'{{kind: Mirror, name: fed, sql: "CREATE MIRROR fed (item string) {HTTP}"}}',
-            "name: the stream is filled by a mirror and by a source of its own (got 'fed')",
+            "name: a stream can have only one writer, but this stream has a mirror and a source of its own (got 'fed')",
         ),
     ],
 )
@@ -166,10 +166,15 @@ def test_invalid_mirrors_are_refused_with_the_reason(catalog: Catalog, document:
 def test_stream_of_a_mirror_cannot_have_another_source(catalog: Catalog) -> None:
     catalog.apply([mirror()], "ops")
     source = f'{{kind: Stream, name: prices, source: {{format: weir_feeder}}, sql: "{stream_sql()}"}}'
-    with pytest.raises(InvalidInput, match="the stream is filled by a mirror and by a source of its own"):
+    with pytest.raises(
+        InvalidInput,
+        match="a stream can have only one writer, but this stream has a mirror and a source of its own",
+    ):
         catalog.apply(documents_of(source), "ops")
     feed = "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {prices: {}}}"
-    with pytest.raises(InvalidInput, match="the stream is filled by a mirror and by feed f"):
+    with pytest.raises(
+        InvalidInput, match="a stream can have only one writer, but this stream has a mirror and feed f"
+    ):
         catalog.apply(documents_of(feed), "ops")
     with pytest.raises(
         InvalidInput, match="the columns or event time of the stream differ from those of the mirror"
