@@ -236,10 +236,10 @@ def start(
     """
     if ray.is_initialized():
         raise InvalidInput(
-            "this process is already connected to Ray",
+            "a process that is already connected to Ray cannot start a system",
             "address",
             address,
-            "start the system first, or call `attach`",
+            "start the system before the process calls `ray.init`, or call `attach` for a system that runs",
         )
     system = System(secrets.token_hex(4))
     if address is None:
@@ -373,7 +373,10 @@ def claim(system: System) -> None:
     other = kv_store.get(SYSTEM_KEY)
     if other is not None:
         raise InvalidInput(
-            "another system runs on this cluster", "address", other, "attach to that system, or stop it first"
+            "this cluster already runs another system, and can run only one",
+            "address",
+            other,
+            "attach to the other system, or stop it first",
         )
     kv_store.put(SYSTEM_KEY, system.name)
     system.undo.append(forget_name)

@@ -1,5 +1,6 @@
 """Formatting of numbers for people: no exponents, only significant digits, and a unit that keeps the number short.
 
+Examples:
 duration(54_400)      54 s
 duration(0.27)        0.27 ms
 of_target(0.31)       31% of target
@@ -17,7 +18,7 @@ from decimal import Decimal
 
 UNKNOWN = "–"
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1e3, 60e3, 3600e3, 86_400e3
-# Ratio from which a response time is shown as a multiple of its target instead of a percentage.
+# From this ratio of response time to target on, the response time is shown as a multiple of the target instead of a percentage.
 MULTIPLE_FROM = 10.0
 # Smallest number that is shown; for smaller numbers, `<0.0001` is shown instead of a long series of zeros.
 SMALLEST = 0.0001

@@ -1,6 +1,6 @@
 """Policies and schedules as texts for options and claims: a kind, and the settings that differ from the defaults.
 
-hr                  fas:beta=0.25                  hybrid:late=off,meetings=false
+Examples: `hr`, `fas:beta=0.25`, `hybrid:late=off,meetings=false`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ def settings_of_text(
     option = f"--{what}"
     kind, _, rest = text.partition(":")
     if kind not in kinds:
-        raise UnknownName(f"no such {what}", option, kind, nearest(kind, kinds))
+        raise UnknownName(f"there is no {what} of this name", option, kind, nearest(kind, kinds))
     settings: dict[str, object] = {"kind": kind}
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
         if not equals:
-            raise InvalidInput(
-                "this is not a setting of the form NAME=VALUE", option, part, f"write {example}"
-            )
+            raise InvalidInput("a setting is not of the form NAME=VALUE", option, part, f"write {example}")
         settings[key] = value
     model = type(union.validate_python({"kind": kind}))
     try:

@@ -89,7 +89,9 @@ def read_text(path: Path) -> str:
         size = path.stat().st_size
         if size > FILE_BYTES_MAX:
             hint = "give a settings file of at most 10 MB, not a file of data"
-            raise InvalidInput("the file has too many bytes", value=size, file=file, hint=hint)
+            raise InvalidInput(
+                f"the file has more than {FILE_BYTES_MAX:,} bytes", value=size, file=file, hint=hint
+            )
         return path.read_text(encoding="utf-8")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
@@ -104,7 +106,7 @@ def parse_model(model: type[Model], data: object, file: str = "") -> Model:
     """Return the validated model of data that was already read; raise InvalidInput for the first problem."""
     if not isinstance(data, dict):
         required = ", ".join(name for name, field in model.model_fields.items() if field.is_required())
-        title = "the file is empty" if data is None else "the file must hold keys and values"
+        title = "the file is empty" if data is None else "the file must be a map of keys to values"
         raise InvalidInput(title, value=data, file=file, hint=f"add the required keys: {required}")
     try:
         return model.model_validate(data)
@@ -143,7 +145,7 @@ def line_of(text: str, document: int, path: str) -> int:
 
 
 def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Return the entries of a YAML node by key or number: the node at which each entry begins, and its value."""
+    """Return the entries of a YAML node by key or number, each as the node at which the entry begins and the node of its value."""
     match node:
         case yaml.MappingNode():
             return {str(key.value): (key, value) for key, value in node.value}
@@ -169,7 +171,9 @@ def yaml_problems(file: str) -> Iterator[None]:
         raise InvalidInput(f"the file is not valid YAML: {why}", hint=hint, file=file) from None
     except RecursionError:
         hint = "use at most about ten levels"
-        raise InvalidInput("the file is not valid YAML: nested too deeply", hint=hint, file=file) from None
+        raise InvalidInput(
+            "the file is not valid YAML: its values are nested too deeply", hint=hint, file=file
+        ) from None
     except ValueError as error:  # The file has a date or a number that Python cannot represent.
         why = str(error).partition(";")[0]
         raise InvalidInput(
@@ -263,7 +267,11 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
         case "union_tag_invalid":
             tag = str(context["tag"])
             return UnknownName(
-                "no such kind", f"{place.path}.kind", tag, nearest(tag, kinds(place.schema)), file
+                "there is no kind of this name",
+                f"{place.path}.kind",
+                tag,
+                nearest(tag, kinds(place.schema)),
+                file,
             )
         case "literal_error":
             hint = nearest(str(value), map(str, place.schema.get("enum", ())))

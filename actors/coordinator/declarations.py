@@ -42,7 +42,9 @@ class SystemDeclarations:
 
     def checked_class(self, name: str) -> CheckedClass:
         if name not in self.classes:
-            raise UnknownName("no such class", "class", name, nearest(name, self.classes))
+            raise UnknownName(
+                "the running system has no class of this name", "class", name, nearest(name, self.classes)
+            )
         return self.classes[name]
 
     def apply(self, classes: Sequence[LiveClass]) -> None:
@@ -91,7 +93,9 @@ class SystemDeclarations:
 
     def drop_stream(self, name: str) -> None:
         if name.lower() not in self.streams:
-            raise UnknownName("no such stream", "stream", name, nearest(name, self.streams))
+            raise UnknownName(
+                "the running system has no stream of this name", "stream", name, nearest(name, self.streams)
+            )
         self.streams = {other: stream for other, stream in self.streams.items() if other != name.lower()}
 
     def restore(self, classes: Sequence[Mapping[str, Any]], streams: Sequence[str]) -> None:

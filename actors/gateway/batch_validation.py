@@ -28,7 +28,7 @@ def check_columns(stream: StreamSchema, given: pa.Schema) -> None:
     expected = {field.name: field.type for field in stream.schema.fields}
     for name in given.names:
         if name not in expected:
-            raise not_accepted(stream, name, "the stream has no such column", nearest(name, expected))
+            raise not_accepted(stream, name, "the stream has no column of this name", nearest(name, expected))
     for name, type_ in expected.items():
         places = given.get_all_field_indices(name)
         if len(places) != 1:

@@ -147,7 +147,9 @@ class Stream:
         # A subscription from before the declaration may still exist, but its position does not count.
         expected = self.expected.get(asked.reader) if asked.next == FROM_NOW else None
         if before is None and len(self.readers) >= READERS_MAX:
-            raise InvalidInput(f"the stream already has {READERS_MAX:,} readers", "stream", self.name)
+            raise InvalidInput(
+                f"the stream already has the maximum of {READERS_MAX:,} readers", "stream", self.name
+            )
         now = self.log.next if before is None else before.released
         if expected is not None:
             now = expected.next
@@ -157,7 +159,7 @@ class Stream:
                 "a reader cannot begin at a position after the end of the stream",
                 "next",
                 asked.next,
-                f"subscribe from {self.log.next} or less",
+                f"begin at position {self.log.next} or before it",
             )
         # A returning reader may continue at any frame. Its released position does not move, because the reader may need the frames again.
         released = begin if before is None or expected is not None else before.released

@@ -101,13 +101,15 @@ class Streams:
                         f"stream {name} is already declared with another definition",
                         "stream",
                         sql,
-                        f"drop it first, or use its definition: {stream.sql}",
+                        f"drop the stream first, or use its present definition: {stream.sql}",
                     )
                 if readers is not None:
                     stream.expect(readers)
                 return stream
             if len(self._streams) >= STREAMS_MAX:
-                raise InvalidInput(f"the node already has {STREAMS_MAX:,} streams", "stream", name)
+                raise InvalidInput(
+                    f"the node already has the maximum of {STREAMS_MAX:,} streams", "stream", name
+                )
             stream = Stream(self._dirs.stream(name), sql, self._bytes_max, self._segment_bytes)
             stream.origin = origin
             try:
@@ -149,7 +151,9 @@ class Streams:
             return self._streams[name.lower()]
         except KeyError:
             names = [stream.name for stream in self._streams.values()]
-            raise UnknownName("no such stream", "stream", name, nearest(name, names)) from None
+            raise UnknownName(
+                "the gateway has no stream of this name", "stream", name, nearest(name, names)
+            ) from None
 
     def all(self) -> Iterable[Stream]:
         return tuple(self._streams.values())
@@ -397,7 +401,7 @@ class Streams:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         if record["version"] != RECORD_VERSION:
             raise InvalidInput(
-                f"the record of the stream has version {record['version']}; expected {RECORD_VERSION}",
+                f"this version of Weir cannot read the stream: the stream's record has version {record['version']}, not {RECORD_VERSION}",
                 file=str(folder / RECORD),
             )
         stream = Stream(folder, record["sql"], self._bytes_max, self._segment_bytes)

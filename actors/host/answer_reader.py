@@ -76,7 +76,9 @@ class AnswerReader:
         """Return the description of the query's answers; raise UnknownName if the class has no such query."""
         self._look()
         if query not in self._described:
-            raise UnknownName("the class has no such query", "query", query, nearest(query, self._described))
+            raise UnknownName(
+                "the class has no query of this name", "query", query, nearest(query, self._described)
+            )
         return self._described[query]
 
     def columns(self, query: str) -> list[tuple[str, str]]:

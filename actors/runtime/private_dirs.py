@@ -22,5 +22,5 @@ def make_private(folder: Path) -> None:
             "a run folder must belong to this user and be accessible to no other user",
             "path",
             str(folder),
-            f"remove it, choose another base, or chown it to uid {os.getuid()} and chmod it to 700",
+            f"remove the folder, choose another parent folder, or chown the folder to uid {os.getuid()} and chmod it to 700",
         )

@@ -60,7 +60,9 @@ def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:
     }
     for name in names:
         if name not in experiments:
-            raise UnknownName("no such experiment or paper", "NAMES", name, nearest(name, experiments))
+            raise UnknownName(
+                "there is no experiment and no paper of this name", "NAMES", name, nearest(name, experiments)
+            )
     return tuple(
         experiment
         for experiment in EXPERIMENTS

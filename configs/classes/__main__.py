@@ -31,9 +31,13 @@ def settings_of(model: type[Settings]) -> str:
 
 
 def line_of(model: type[Settings]) -> str:
-    """Return the first paragraph of the model's docstring as one line, without the words that all policies have in common."""
+    """Return the first paragraph of the model's docstring as one line, without its first words, which most policies have in common."""
     assert model.__doc__, model
-    line = " ".join(model.__doc__.partition("\n\n")[0].split()).removeprefix("Policy that runs ")
+    line = (
+        " ".join(model.__doc__.partition("\n\n")[0].split())
+        .removeprefix("Policy that runs ")
+        .removeprefix("first ")
+    )
     return line[0].upper() + line[1:]
 
 

@@ -17,7 +17,7 @@ def known_manager(name: str) -> Manager:
     for manager in MANAGERS:
         if manager == name:
             return manager
-    raise UnknownName("no such manager", "--manager", name, nearest(name, MANAGERS))
+    raise UnknownName("there is no manager of this name", "--manager", name, nearest(name, MANAGERS))
 
 
 def lends(manager: str) -> bool:

@@ -39,59 +39,61 @@ class RoundRobin(Settings):
 
 
 class FirstComeFirstServed(Settings):
-    """Policy that runs the operator with the oldest tuple first: keeps the longest response time short."""
+    """Policy that runs first the operator with the oldest tuple. It keeps the longest response time short."""
 
     kind: Literal["fcfs"] = "fcfs"
 
 
 class LongestQueueFirst(Settings):
-    """Policy that runs the operator with the longest queue first: keeps all queues short, and needs no estimates."""
+    """Policy that runs first the operator with the longest queue. It keeps all queues short, and needs no estimates."""
 
     kind: Literal["lqf"] = "lqf"
 
 
 class ShortestRemaining(Settings):
-    """Policy that runs operators of results with the shortest ideal processing time first (highest 1/T)."""
+    """Policy that runs first the operators of results with the shortest ideal processing time (highest 1/T)."""
 
     kind: Literal["srpt"] = "srpt"
 
 
 class HighestRate(Settings):
-    """Policy that runs the operator with the most answers per processor time first (highest S/C̄): minimises the mean response time.
-    The default."""
+    """Policy that runs first the operator with the most answers per processor time (highest S/C̄). It minimises the mean response
+    time, and is the default."""
 
     kind: Literal["hr"] = "hr"
     sharing: Sharing = "pdt"
 
 
 class HighestNormalizedRate(Settings):
-    """Like the policy `hr`, divided by the ideal processing time of a result (highest S/(C̄·T)): minimises the mean slowdown."""
+    """Policy with the priority of `hr`, divided by the ideal processing time of a result (highest S/(C̄·T)). It minimises the mean
+    slowdown."""
 
     kind: Literal["hnr"] = "hnr"
     sharing: Sharing = "pdt"
 
 
 class Chain(Settings):
-    """Policy that runs operators that free queue memory fastest first (lower envelope of the progress chart): minimises the
+    """Policy that runs first the operators that free queue memory fastest (lower envelope of the progress chart). It minimises the
     memory of queues."""
 
     kind: Literal["chain"] = "chain"
 
 
 class PathCapacity(Settings):
-    """Policy that runs the path of operators that processes the most tuples per second first: minimises latency (MavStream)."""
+    """Policy that runs first the path of operators that processes the most tuples per second. It minimises latency (MavStream)."""
 
     kind: Literal["path"] = "path"
 
 
 class Segment(Settings):
-    """Policy that runs the part of a path of operators that frees most memory per second first: keeps queues small (MavStream)."""
+    """Policy that runs first the part of a path of operators that frees most memory per second. It keeps queues small (MavStream)."""
 
     kind: Literal["segment"] = "segment"
 
 
 class SimplifiedSegment(Settings):
-    """Like the policy `segment`, with at most two parts per path: fewer switches of operators, slightly more memory (MavStream)."""
+    """Policy like `segment`, but with at most two parts per path. It switches operators less often, and needs slightly more memory
+    (MavStream)."""
 
     kind: Literal["simplified-segment"] = "simplified-segment"
     gamma: Annotated[float, Field(gt=0, lt=1)] = 0.75
@@ -100,23 +102,24 @@ class SimplifiedSegment(Settings):
 
 
 class FixedPriority(Settings):
-    """Policy that runs the operator with the least slack first, computed once as deadline minus downstream cost: high utility under
-    steady load (Carney)."""
+    """Policy that runs first the operator with the least slack, which is computed once as deadline minus downstream cost. It gives
+    high utility under steady load (Carney)."""
 
     kind: Literal["fixed"] = "fixed"
     push_through: PushThrough = False
 
 
 class SlopeSlack(Settings):
-    """Policy that runs the operator with the fastest loss of utility at its expected latency first, then the least slack: high utility
-    under bursty load (Carney)."""
+    """Policy that runs first the operator with the fastest loss of utility at its expected latency, and among equals the operator with
+    the least slack. It gives high utility under bursty load (Carney)."""
 
     kind: Literal["slope-slack"] = "slope-slack"
     push_through: PushThrough = False
 
 
 class Bucketed(Settings):
-    """Like the policy `slope-slack`, with operators grouped by loss and slack: nearly as good, and cheap in large networks (Carney)."""
+    """Policy like `slope-slack`, but with operators grouped by loss and slack. It is nearly as good, and cheap in large networks
+    (Carney)."""
 
     kind: Literal["bucket"] = "bucket"
     gradients: Parts = 20
@@ -128,7 +131,7 @@ class Bucketed(Settings):
 
 
 class Superbox(Settings):
-    """Policy that runs a whole query after one decision: fewer decisions and fewer calls (Carney)."""
+    """Policy that runs a whole query after one decision. It needs fewer decisions and fewer calls (Carney)."""
 
     kind: Literal["superbox"] = "superbox"
     order: Literal["rr", "fcfs", "hr", "fixed"] = "rr"
@@ -141,7 +144,8 @@ class Superbox(Settings):
 
 
 class PrioritySearch(Settings):
-    """Settings for policies with priorities that grow with time: how the operator with the highest priority is found (Sharaf §3.3.2)."""
+    """Settings for policies with priorities that grow with time. They define how the operator with the highest priority is found
+    (Sharaf §3.3.2)."""
 
     clusters: Clusters = 0
     """Number of clusters (groups) of operators with similar priority; 0 compares every operator on its own."""
@@ -166,22 +170,22 @@ class PrioritySearch(Settings):
 
 
 class LongestStretchFirst(PrioritySearch):
-    """Policy that runs the operator with the longest wait relative to ideal processing time first (highest W/T): keeps the largest
+    """Policy that runs first the operator with the longest wait relative to ideal processing time (highest W/T). It keeps the largest
     slowdown small."""
 
     kind: Literal["lsf"] = "lsf"
 
 
 class BalanceResponse(PrioritySearch):
-    """Policy that runs the operator with the highest product of the priority of `hr` and the waiting time first ((S/C̄)·W): minimises
-    the ℓ2 norm of response times."""
+    """Policy that runs first the operator with the highest product of the priority of `hr` and the waiting time ((S/C̄)·W). It
+    minimises the ℓ2 norm of response times."""
 
     kind: Literal["brt"] = "brt"
     sharing: Sharing = "pdt"
 
 
 class BalanceSlowdown(PrioritySearch):
-    """Policy that runs the operator with the highest product of the priorities of `hnr` and `lsf` first (S/(C̄·T)·W/T): minimises
+    """Policy that runs first the operator with the highest product of the priorities of `hnr` and `lsf` (S/(C̄·T)·W/T). It minimises
     the ℓ2 norm of slowdowns.
 
     With `clusters` 0 every ready operator is compared at each decision. With 12 logarithmic clusters, the time of a
@@ -193,8 +197,8 @@ class BalanceSlowdown(PrioritySearch):
 
 
 class FreshnessAware(Settings):
-    """Policy that runs operators that are most likely to refresh an output per cost first: minimises staleness of outputs, by the
-    query's weight.
+    """Policy that runs first the operators that are most likely to refresh an output, relative to their cost. It minimises the
+    staleness of outputs, weighted by query.
 
     The priority is (1 − (1−S)^(N^β))/(N^β·C̄), with N tuples waiting, S the selectivity and C̄ the expected cost.
 
@@ -206,13 +210,14 @@ class FreshnessAware(Settings):
 
 
 class EarliestDeadline(Settings):
-    """Policy that runs operators by the earliest deadline first: no result is tardy as long as all deadlines can be met (Golab §4.1)."""
+    """Policy that runs first the operator with the earliest deadline. No result is tardy as long as all deadlines can be met
+    (Golab §4.1)."""
 
     kind: Literal["edf"] = "edf"
 
 
 class DeadlineOrRate(Settings):
-    """Policy that runs late results by `hr` while the next punctual result can wait, otherwise punctual results by `edf`:
+    """Policy that runs late results by `hr` while the next punctual result can wait, and otherwise punctual results by `edf`. It
     minimises tardiness (Sharaf §3.5.2)."""
 
     kind: Literal["edf-hr"] = "edf-hr"

@@ -1,5 +1,6 @@
 """Choice of a class that tunes itself: a policy for operators together with one of the equivalent plans, written as a text.
 
+Examples:
     hr                              policy hr, default plan
     hr, joins first                 conditions on one side of a join are tested on the joined pairs
     bsd:clusters=12, unshared       each query has its own operators
@@ -46,7 +47,9 @@ def choice_of(text: str) -> Choice:
     policy, *words = text.split(SEPARATOR)
     for place, word in enumerate(words):
         if word not in (JOINS_FIRST, UNSHARED):
-            raise UnknownName("no such plan", "choice", word, nearest(word, (JOINS_FIRST, UNSHARED)))
+            raise UnknownName(
+                "there is no plan of this name", "choice", word, nearest(word, (JOINS_FIRST, UNSHARED))
+            )
         if word in words[:place]:
             title = "the policy is followed by two plan words, but it can have only one"
             hint = "remove one of the two words"

@@ -1,5 +1,7 @@
 """Utility of an answer by its response time: a query's QoS graph (Carney ch. 4), piecewise linear.
 
+Example:
+
     utility:
       - {latency_ms: 200, utility: 1.0}
       - {latency_ms: 400, utility: 0.2}
@@ -43,8 +45,10 @@ def points_in(text: str, field: str) -> list[dict[str, float]]:
                 raise ValueError
             points.append({"latency_ms": float(latency), "utility": float(utility)})
         except ValueError:
-            hint = "give points as LATENCY_MS:UTILITY, with commas between them: 200:1,400:0.5,900:0"
-            raise InvalidInput("this is not a point of a utility graph", field, point, hint) from None
+            hint = "write points with commas between them, for example 200:1,400:0.5,900:0"
+            raise InvalidInput(
+                "a point of the utility graph is not of the form LATENCY_MS:UTILITY", field, point, hint
+            ) from None
     return points
 
 

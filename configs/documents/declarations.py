@@ -1,5 +1,6 @@
 """Declarations of users, each a YAML document such as `{kind: Tenant, name: acme, …}`; a file may hold several.
 
+The kinds are:
     PriorityClass   terms for tenants: share, delay target, limits; gold, silver and bronze are predefined
     Tenant          a tenant of a priority class; it may ask for less than the class gives, never for more
     Query           a continuous query of a tenant
@@ -41,7 +42,8 @@ from configs.errors import Contradiction, InvalidInput, Several, UnknownName, ne
 from configs.yaml_loading import A_NAME, line_of, parse_documents, parse_model
 
 DOCUMENTS_MAX = 20_000
-# Fields of a priority class that a tenant may only raise, and fields that it may set freely; it may only lower all other fields.
+# A tenant may only raise the fields in AT_LEAST of its priority class. It may set the fields in AS_IT_LIKES to any value.
+# All other fields may only be lowered.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
 AS_IT_LIKES = ("max_age_ms", "victim", "objective", "policy", "train_max", "utility", "windows", "plan")
 MIRROR_OPTIONS = ("password",)
@@ -159,7 +161,7 @@ class MirrorDeclaration(Settings):
             if name not in MIRROR_OPTIONS:
                 # The error has the option's name but not its value, which may be a secret.
                 raise Contradiction(
-                    "a mirror has no such option", "options", name, nearest(name, MIRROR_OPTIONS)
+                    "a mirror has no option of this name", "options", name, nearest(name, MIRROR_OPTIONS)
                 )
         return self
 
@@ -255,7 +257,7 @@ def ref_named(kind: str, name: str) -> Ref:
     tenant, slash, query = name.partition("/")
     if (kind == "Query") != bool(slash):
         hint = "write TENANT/QUERY" if kind == "Query" else A_NAME
-        raise InvalidInput(f"this is not the name of a {kind}", "NAME", name, hint)
+        raise InvalidInput(f"the name of a {kind} does not have the right form", "NAME", name, hint)
     return Ref(kind, query, tenant) if slash else Ref(kind, name)
 
 
@@ -265,7 +267,7 @@ def kind_named(kind: str) -> str:
         name = candidate.lower()
         if kind.lower() in (name, f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
             return candidate
-    raise UnknownName("no such kind", "KIND", kind, nearest(kind, KINDS))
+    raise UnknownName("there is no kind of document with this name", "KIND", kind, nearest(kind, KINDS))
 
 
 def as_document(one: Declaration) -> dict[str, Any]:
@@ -298,7 +300,7 @@ def documents_of(text: str, file: str = "") -> list[Document]:
     ]
     if not parsed:
         hint = f"write documents, each with `kind:`, one of {', '.join(KINDS)}"
-        raise InvalidInput("the file is empty", file=file, hint=hint)
+        raise InvalidInput("the file contains no documents", file=file, hint=hint)
     if len(parsed) > DOCUMENTS_MAX:
         title = f"the file has more than {DOCUMENTS_MAX:,} documents"
         hint = "split the file into several files"
@@ -323,12 +325,16 @@ def declared_in(data: object, place: str = "") -> Document:
     kinds = f"one of {', '.join(KINDS)}"
     if not isinstance(data, dict):
         hint = "write `kind:` and `name:`, and the fields of that kind"
-        raise InvalidInput("a document must hold keys and values", value=data, file=place, hint=hint)
+        raise InvalidInput("a document must be a map of keys to values", value=data, file=place, hint=hint)
     if "kind" not in data:
-        raise InvalidInput("a required value is missing", "kind", file=place, hint=f"add `kind:`, {kinds}")
+        raise InvalidInput(
+            "a required value is missing", "kind", file=place, hint=f"add `kind:` with {kinds}"
+        )
     kind = data["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
-        raise UnknownName("no such kind", "kind", kind, nearest(str(kind), KINDS), place)
+        raise UnknownName(
+            "there is no kind of document with this name", "kind", kind, nearest(str(kind), KINDS), place
+        )
     name = data.get("name")
     title = f"{kind} {name}" if isinstance(name, str) and len(name) < 100 else kind
     label = f"{place} ({title})" if place else title

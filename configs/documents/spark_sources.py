@@ -20,7 +20,7 @@ KAFKA_ARTIFACT = "spark-sql-kafka-0-10_2.13"
 KAFKA_CONNECTOR = f"org.apache.spark:{KAFKA_ARTIFACT}:4.3.0"
 # Prefix of options that Spark passes to Kafka's own client.
 KAFKA_PREFIX = "kafka."
-# Options that Spark refuses because Spark sets these options itself, each with a hint.
+# Hint for each option that Spark refuses, because Spark sets the option itself.
 KAFKA_REFUSED: Mapping[str, str] = {
     "kafka.auto.offset.reset": "use startingOffsets to choose where reading begins",
     "kafka.enable.auto.commit": "leave the option out: the checkpoint stores how far the stream has been read",
@@ -113,7 +113,7 @@ def problems_of_source(name: str, options: Mapping[str, str]) -> Iterator[Contra
     if source is None:
         hint = nearest(name, [*SOURCES, *OTHERS])
         if name not in OTHERS and hint.startswith("did you mean") and " or " not in hint:
-            yield Contradiction("no such format", "format", name, hint)
+            yield Contradiction("there is no source format of this name", "format", name, hint)
         return
     yield from misnamed(name, source, options)
     yield from missing(source, {option.lower(): option for option in options})
@@ -129,7 +129,9 @@ def misnamed(name: str, source: KnownFormat, options: Mapping[str, str]) -> Iter
             name == KAFKA and option.lower().startswith(KAFKA_PREFIX)
         ):
             hint = nearest(option, source.options)
-            yield Contradiction(f"{name} has no such option", "options", option, hint)
+            yield Contradiction(
+                f"the source format {name} has no option of this name", "options", option, hint
+            )
 
 
 def missing(source: KnownFormat, given: Mapping[str, str]) -> Iterator[Contradiction]:

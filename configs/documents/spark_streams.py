@@ -92,7 +92,12 @@ class SourceSettings(Settings):
             raise Contradiction(title, "schema", hint=hint)
         if self.format in ("rate", "rate-micro-batch", "socket", KAFKA) and self.schema_ is not None:
             hint = "leave out `schema`, and compute the columns in sql"
-            raise Contradiction(f"{self.format} has fixed columns", "schema", self.schema_, hint)
+            raise Contradiction(
+                f"the source format {self.format} has fixed columns, so a schema cannot be given",
+                "schema",
+                self.schema_,
+                hint,
+            )
         if self.format == KAFKA and self.sql is None:
             title = "Kafka messages are bytes, so the stream needs a query in `sql` to decode them"
             hint = f"add a query, for example `sql: {KAFKA_SQL}`"
@@ -136,7 +141,7 @@ class StreamDefinition(Settings):
             raise Contradiction(title, "watermark", self.watermark, hint)
         if self.time is not None and self.time.lower() not in map(str.lower, self.columns):
             raise Contradiction(
-                "there is no such column", "time", self.time, nearest(self.time, self.columns)
+                "the stream has no column of this name", "time", self.time, nearest(self.time, self.columns)
             )
         return self
 
@@ -211,11 +216,19 @@ class SessionSettings(Settings):
         for key, value in self.conf.items():
             if key in OWN_KEYS:
                 raise Contradiction(
-                    "this Spark setting has its own key in Weir", "conf", key, f"set {OWN_KEYS[key]} instead"
+                    "this Spark setting cannot be given in conf, because Weir has its own field for it",
+                    "conf",
+                    key,
+                    f"set {OWN_KEYS[key]} instead",
                 )
             if not re.fullmatch(r"spark\.\S+", key):
-                hint = "use a name that begins with `spark.`"
-                raise Contradiction("this is not the name of a Spark setting", "conf", key, hint)
+                hint = "write a name such as spark.sql.shuffle.partitions"
+                raise Contradiction(
+                    "the name of a Spark setting must begin with `spark.` and contain no blanks",
+                    "conf",
+                    key,
+                    hint,
+                )
             if "\n" in value:
                 hint = "write the value on one line"
                 raise Contradiction("the value of a Spark setting has more than one line", "conf", key, hint)
@@ -241,19 +254,29 @@ class StreamsFile(Settings):
             if name in self.streams and self.streams[name].source is not None:
                 hint = "give the feed another name"
                 raise Contradiction(
-                    "the feed has the name of a stream that has its own source", "feeds", name, hint
+                    "a feed cannot have the name of a stream that has its own source", "feeds", name, hint
                 )
             for stream in feed.streams:
                 where = f"feeds.{name}.streams"
                 if stream not in self.streams:
-                    raise UnknownName("no such stream", where, stream, nearest(stream, self.streams))
+                    raise UnknownName(
+                        "the file declares no stream of this name",
+                        where,
+                        stream,
+                        nearest(stream, self.streams),
+                    )
                 if self.streams[stream].source is not None:
                     hint = "remove the stream's source, or remove the stream from the feed"
-                    raise Contradiction("the stream already has its own source", where, stream, hint)
+                    raise Contradiction(
+                        "a stream with its own source cannot also come from a feed", where, stream, hint
+                    )
                 if stream in brought:
                     hint = "remove the stream from one of the two feeds"
                     raise Contradiction(
-                        f"feed {brought[stream]} already supplies this stream", where, stream, hint
+                        f"a stream can come from only one feed, and feed {brought[stream]} already supplies this stream",
+                        where,
+                        stream,
+                        hint,
                     )
                 brought[stream] = name
         for stream, definition in self.streams.items():

@@ -15,7 +15,7 @@ class NamedQuery(Protocol):
 
 
 def check_in_order(settings: Settings, low: str, high: str, why: str = "") -> None:
-    """Check that the value of the field `low` is not above that of the field `high`; `why` follows in the message."""
+    """Check that the value of the field `low` is not above that of the field `high`; `why` is the end of the error message."""
     least, most = getattr(settings, low), getattr(settings, high)
     if least > most:
         title = f"{low} must not exceed {high}, which is {most:g}{why}"

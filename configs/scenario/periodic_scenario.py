@@ -218,7 +218,9 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
     yield from misplaced(scenario)
     if scenario.drawn is not None and not scenario.groups:
         hint = "add `groups:`, or remove `drawn:`, which `aggregates` do not need"
-        yield InvalidInput("drawn adds queries to groups, but there are no groups", "drawn", hint=hint)
+        yield InvalidInput(
+            "`drawn` adds queries to groups, but the scenario has no groups", "drawn", hint=hint
+        )
     drawn = scenario.drawn.per_group * len(scenario.groups) if scenario.drawn else 0
     if drawn + sum(len(group.queries) for group in scenario.groups.values()) > QUERIES_MAX:
         yield InvalidInput(
@@ -231,7 +233,9 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
         at, synopsis = f"groups.{name}", scenario.synopses.get(group.synopsis)
         if synopsis is None:
             hint = nearest(group.synopsis, scenario.synopses)
-            yield UnknownName("no such synopsis", f"{at}.synopsis", group.synopsis, hint)
+            yield UnknownName(
+                "the scenario has no synopsis of this name", f"{at}.synopsis", group.synopsis, hint
+            )
             continue
         if not group.queries and scenario.drawn is None:
             hint = "list queries, each with name, range_s and slide_s, or add `drawn:` at the top level"
@@ -264,8 +268,10 @@ def misplaced(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
     # If a group reads an unknown synopsis, its name is probably misspelt, and that problem is reported instead.
     for name in scenario.synopses if read <= scenario.synopses.keys() else ():
         if name not in read:
-            hint = "remove the synopsis, or let a group read it"
-            yield UnknownName("no group reads this synopsis", f"synopses.{name}", hint=hint)
+            hint = "remove the synopsis, or name it as the `synopsis` of a group"
+            yield UnknownName(
+                "the scenario declares a synopsis that no group reads", f"synopses.{name}", hint=hint
+            )
 
 
 def uneven(seconds: float, field: str, interval_s: float) -> Iterator[InvalidInput]:

@@ -463,7 +463,10 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
             yield InvalidInput(title, f"{at}.min_share", class_.min_share, hint)
         if class_.network not in scenario.networks:
             yield UnknownName(
-                "no such network", f"{at}.network", class_.network, nearest(class_.network, scenario.networks)
+                "the scenario has no network of this name",
+                f"{at}.network",
+                class_.network,
+                nearest(class_.network, scenario.networks),
             )
             continue
         yield from stream_contradictions(class_, scenario.networks[class_.network].streams(), at)
@@ -478,7 +481,10 @@ def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: s
     for stream in class_.streams:
         if stream not in needed:
             yield UnknownName(
-                "no query reads this stream", f"{at}.streams.{stream}", None, nearest(stream, needed)
+                "the class has input for a stream that none of its queries reads",
+                f"{at}.streams.{stream}",
+                None,
+                nearest(stream, needed),
             )
     for stream, stream_input in class_.streams.items():
         if not math.isfinite(stream_input.arrivals.mean_rate()) or stream_input.arrivals.mean_rate() <= 0:
@@ -495,7 +501,9 @@ def fault_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
     for place, fault in enumerate(scenario.faults):
         name = getattr(fault, "name", None)
         if name is not None and name not in names:
-            yield UnknownName("no such class", f"faults[{place}].name", name, nearest(name, names))
+            yield UnknownName(
+                "the scenario has no class of this name", f"faults[{place}].name", name, nearest(name, names)
+            )
         ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
         if ranked and isinstance(fault, HostDies) and not fault.retained:
             title = "with `sources: ranked`, the input lost with a host cannot be counted"

@@ -20,7 +20,7 @@ EXTENDS_MAX = 5
 
 ScenarioKind = Literal["classes", "periodic"]
 SCENARIO_KINDS: tuple[ScenarioKind, ...] = get_args(ScenarioKind)
-# Keys that occur only in scenarios of periodic queries; if a file with such a key has another kind, `kind: periodic` is missing.
+# Keys that occur only in scenarios of periodic queries. A file that has such a key needs `kind: periodic`.
 ONLY_PERIODIC = ("synopses", "groups", "drawn", "aggregates", "schedule")
 
 
@@ -69,7 +69,13 @@ def kind_of(data: object, file: str) -> ScenarioKind:
     for kind in SCENARIO_KINDS:
         if stated == kind:
             return kind
-    raise UnknownName("no such kind", "kind", stated, nearest(str(stated), SCENARIO_KINDS), file)
+    raise UnknownName(
+        "there is no kind of scenario with this name",
+        "kind",
+        stated,
+        nearest(str(stated), SCENARIO_KINDS),
+        file,
+    )
 
 
 def scenario_path(source: str, field: str, folder: Path) -> Path:
@@ -81,7 +87,7 @@ def scenario_path(source: str, field: str, folder: Path) -> Path:
     if os.path.isfile(path) or "/" in source or source.endswith((".yaml", ".yml")):
         return path
     hint = f"give a preset's name or the path of a .yaml file; {nearest(source, presets)}"
-    raise UnknownName("no such preset", field, source, hint)
+    raise UnknownName("there is no preset and no file of this name", field, source, hint)
 
 
 def extended(path: Path, depth: int = 0) -> object:

@@ -79,12 +79,12 @@ class CheckedClass:
         """Return the checked class without one of its queries."""
         if name not in self.queries:
             raise UnknownName(
-                "the class has no such query", self._at("queries"), name, nearest(name, self.queries)
+                "the class has no query of this name", self._at("queries"), name, nearest(name, self.queries)
             )
         for reader in self.queries.values():
             if name.lower() in reads(reader):
                 raise InvalidInput(
-                    f"query {reader.name} reads the output of this query",
+                    f"the query cannot be removed, because query {reader.name} reads its output",
                     self._at("queries"),
                     name,
                     f"remove {reader.name} first",
@@ -96,7 +96,7 @@ class CheckedClass:
         for stream in (source.stream for source in sources(query.plan) if isinstance(source, Scan)):
             if key is not None and stream.schema.index(key) is None:
                 raise InvalidInput(
-                    f"query {query.name} reads stream {stream.name}, which has no such column",
+                    f"query {query.name} reads stream {stream.name}, which has no column of this name",
                     self._at("key"),
                     key,
                     f"choose a column that all streams have; {stream.name} has {', '.join(stream.schema.names)}",
@@ -189,7 +189,7 @@ def check_key_types(one: CheckedClass) -> None:
             f"the key of a class with several shards must have the same type in all streams, but has the types {types}",
             f"classes.{one.name}.key",
             key,
-            "declare the columns alike, or set shards to 1",
+            "declare the key with the same type in all streams, or set shards to 1",
         )
 
 
@@ -201,7 +201,7 @@ def check_together(classes: Sequence[CheckedClass]) -> None:
             other, schema = first.setdefault(stream.name.lower(), (class_.name, stream))
             if schema != stream:
                 raise InvalidInput(
-                    f"class {other} declares stream {schema.name} differently",
+                    f"class {other} declares a stream of this name with other columns or another event time",
                     f"classes.{class_.name}.streams",
                     stream.name,
                     f"copy the statement from class {other}, or choose another name for the stream",
@@ -224,7 +224,7 @@ def check_change(before: CheckedClass, after: CheckedClass) -> None:
     for field in ("shards", "key") if before.declared.shards > 1 else ("shards",):
         if getattr(before.declared, field) != getattr(after.declared, field):
             raise InvalidInput(
-                f"this field cannot change while the class runs; it is {getattr(before.declared, field)} now",
+                f"this field cannot change while the class runs; its value is {getattr(before.declared, field)} now",
                 f"classes.{before.name}.{field}",
                 getattr(after.declared, field),
                 "delete the class's queries, change the field, and add the queries again; their windows start empty",

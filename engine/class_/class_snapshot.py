@@ -40,7 +40,7 @@ class ClassSnapshot:
         """Restore the state into a network with the same queries; raise InvalidInput if the snapshot lacks an operator."""
         missing = [node.name for node in network.nodes if node.key not in self.states]
         if missing:
-            hint = "restore it into a class with exactly the queries it had when the snapshot was taken"
+            hint = "restore the snapshot into a class with exactly the queries of the class from which it was taken"
             raise InvalidInput("the snapshot lacks the state of some operators", "snapshot", missing, hint)
         for node in network.nodes:
             node.operator.restore(self.states[node.key])

@@ -118,12 +118,14 @@ class HostedClass(RunListener):
         queries = self.queries.by_name
         if name not in queries:
             raise InvalidInput(
-                "the class has no query of this name", "query", name, "see the list of queries"
+                "the class has no query of this name", "query", name, "list the queries with `weir query ls`"
             )
         readers = [reader.name for reader in queries.values() if name.lower() in reads(reader)]
         if readers:
             hint = f"remove {', '.join(readers)} first"
-            raise InvalidInput("other queries read the output of this query", "query", name, hint)
+            raise InvalidInput(
+                "the query cannot be removed, because other queries read its output", "query", name, hint
+            )
 
         def change() -> None:
             with self.exchanges.restarted():

@@ -98,7 +98,7 @@ class KeyTrace:
 
     def _refused(self, what: str, remedy: str) -> InvalidInput:
         return InvalidInput(
-            f"a class split by {self._key} cannot have a query that {what}",
+            f"a class that is split into shards by {self._key} cannot have a query that {what}",
             f"queries.{self._query}",
             hint=f"{remedy}, or set shards to 1",
         )

@@ -613,4 +613,4 @@ def check_nesting(text: Text, found: list[Token]) -> None:
 
 
 def too_deep(text: Text, at: int) -> PlanningError:
-    return text.error(at, f"nested more than {NESTING_MAX} levels deep", hint=SPLIT_IT)
+    return text.error(at, f"the query is nested more than {NESTING_MAX} levels deep", hint=SPLIT_IT)

@@ -117,7 +117,7 @@ def not_there(kind: str, name: str, known: Collection[str] | None = None) -> Not
     hint = ""
     if known is not None and len(known) <= COMPARED_MOST:
         hint = nearest(name, set(known) - {name})
-    return NotFound(f"no such {kind}", value=name, hint=hint)
+    return NotFound(f"there is no {kind} of this name", value=name, hint=hint)
 
 
 def unknown(service: Service, caller: Caller, ref: Ref) -> NotFound:

@@ -179,13 +179,18 @@ def wanted_version(here: SnapshotEntry | None, if_match: str | None, if_none_mat
         return None
     if if_match.strip() == ANY:
         if here is None:
-            raise VersionDiffers("the declaration does not exist", "header If-Match", ANY, "omit If-Match")
+            raise VersionDiffers(
+                "If-Match is sent to change a declaration, but the declaration does not exist",
+                "header If-Match",
+                ANY,
+                "omit If-Match to create the declaration",
+            )
         return None
     match = ETAG.fullmatch(if_match.strip())
     if match is None:
         state = "does not exist" if here is None else f"is at version {here.stored.version} now"
         raise VersionDiffers(
-            f"this is not the ETag of a version; the declaration {state}",
+            f"If-Match has no version of the declaration; the declaration {state}",
             "header If-Match",
             if_match,
             'send one ETag, for example "12"',

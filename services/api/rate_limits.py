@@ -20,7 +20,7 @@ from services.api.problems import TooManyRequests, retry_after
 # Maximum number of token buckets. Beyond this number, the least recently used bucket is dropped, and its caller later starts with a full bucket.
 REMEMBERED = 100_000
 TOO_LARGE = 413
-# Maximum size of the console's sign-in form; it holds a key, and callers send it before they have authenticated.
+# Maximum size of the console's sign-in form in bytes. The form contains only a key, and is sent by callers without a session.
 FORM_BYTES = 16 << 10
 
 
@@ -59,9 +59,11 @@ class RateLimits:
     def check_request(self, key_id: str) -> None:
         wait_s = self._requests.take(key_id)
         if wait_s:
-            rate = f"{self.settings.requests_per_s:g} requests per second"
+            rate = f"{self.settings.requests_per_s:g} per second"
             raise TooManyRequests(
-                f"the key has made more than {rate}", hint="try again later", headers=retry_after(wait_s)
+                f"the key has sent more requests than its limit of {rate}",
+                hint="try again later",
+                headers=retry_after(wait_s),
             )
 
     def check_failure(self, address: str) -> None:
@@ -69,8 +71,8 @@ class RateLimits:
         wait_s = self._failures.take(address)
         if wait_s:
             raise TooManyRequests(
-                "too many wrong keys from this address",
-                hint="try again later with a live key",
+                "this address has sent too many requests with wrong keys",
+                hint="try again later with a valid key",
                 headers=retry_after(wait_s),
             )
 
@@ -81,7 +83,7 @@ class RateLimits:
         with self._lock:
             if self._streams[key_id] >= most:
                 raise TooManyRequests(
-                    f"the key has {most:,} readers waiting already",
+                    f"the key already has its maximum of {most:,} readers that wait for rows",
                     hint="close some readers, or read with another key",
                     headers=retry_after(1),
                 )
@@ -128,7 +130,7 @@ def bounded(scope: Scope, receive: Receive, most: int) -> Receive:
 
 
 def too_large(most: int) -> HTTPException:
-    """Return the HTTPException for a body above the limit. FastAPI passes it on, and the rest of the body is not read."""
+    """Return the HTTPException for a body above the limit. FastAPI ends the request with this exception, and reads no more of the body."""
     return HTTPException(
         TOO_LARGE, f"the body has more than {most:,} bytes; send less at a time", {"Connection": "close"}
     )

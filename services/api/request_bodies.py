@@ -50,7 +50,7 @@ def read_data(request: Request, content: bytes) -> Any:
     documents = read_all(request, content)
     if len(documents) != 1:
         raise InvalidInput(
-            "the body must hold one document",
+            "the body must contain one document",
             value=len(documents),
             hint="send one document, or use /v1/apply for several documents",
         )
@@ -185,7 +185,7 @@ def check_text(text: str, way: Way) -> None:
         return
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidInput(
-            "the value is not Unicode text: it holds NUL or half a surrogate pair",
+            "the text contains the character NUL or half of a surrogate pair",
             path_of(way),
             text,
             "remove the character",

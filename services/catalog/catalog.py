@@ -1,5 +1,7 @@
 """Catalog: all declarations, with versions and an audit log of changes.
 
+Example:
+
     with opened(home_of(os.environ)) as catalog:
         catalog.apply(documents_of(text), "ops")
 
@@ -276,7 +278,7 @@ class Catalog:
                     fields=change.fields,
                 )
                 after.put(save(connection, before.get(change.ref), after[change.ref], revision))
-        # A change may alter what the tenant's other queries read, so the rows of the tenant's other queries are updated as well.
+        # A change may alter what other queries of the tenant read, so the column `reads` is updated for all queries of the tenant.
         for tenant in dict.fromkeys(change.ref.tenant or change.ref.name for change in made):
             for stored in after.queries_of(tenant):
                 was = before.get(stored.ref)
@@ -334,7 +336,7 @@ def found_in(state: CatalogState, ref: Ref) -> StoredDeclaration:
             for candidate in state
             if (candidate.kind, candidate.tenant) == (ref.kind, ref.tenant)
         ]
-        raise UnknownName(f"no such {ref.kind}", "name", ref.name, nearest(ref.name, names))
+        raise UnknownName(f"there is no {ref.kind} of this name", "name", ref.name, nearest(ref.name, names))
     return state[ref]
 
 

@@ -48,7 +48,7 @@ MIRRORS_MAX = 100
 
 
 def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[Document]:
-    """Return the documents, and a document of the stream of each mirror, unless the stream is declared separately."""
+    """Return the documents. If the stream of a mirror is not declared separately, a document for the stream is added."""
     if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
     said = {document.ref.folded for document in documents}
@@ -56,7 +56,7 @@ def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[D
     for document in documents:
         if isinstance(document.declaration, MirrorDeclaration):
             ref = Ref("Stream", document.declaration.name)
-            # An invalid mirror is skipped here, because `check_mirrors` reports its errors.
+            # An invalid mirror is skipped, because `check_mirrors` reports its errors later.
             with suppress(InvalidInput):
                 stream = stream_of(read_mirror(document.declaration))
                 if ref.folded not in said and is_its_own(before, ref, stream):
@@ -66,7 +66,7 @@ def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[D
 
 
 def is_its_own(before: CatalogState, ref: Ref, stream: StreamDeclaration) -> bool:
-    """Return True if declaring the mirror also declares its stream: the stream is missing, or still as the mirror declared it."""
+    """Return True if declaring the mirror also declares its stream: the stream is missing, or has not been changed since the mirror declared it."""
     there, mirror = before.get(ref), before.get(Ref("Mirror", ref.name))
     if there is None:
         return before.in_use(ref) is None
@@ -145,7 +145,7 @@ class Changing:
                         self._known(Ref("Tenant", declaration.tenant), "tenant")
                         if self.after.in_use(Ref("Stream", declaration.name)) is not None:
                             raise InvalidInput(
-                                "the query has the name of a stream, and queries and streams share names",
+                                "a stream already has this name, and a query cannot have the name of a stream",
                                 "name",
                                 declaration.name,
                                 "choose another name for the query",
@@ -153,7 +153,7 @@ class Changing:
                     case StreamDeclaration() if declaration.name.lower() in queries:
                         taken = queries[declaration.name.lower()]
                         raise InvalidInput(
-                            f"the stream has the name of {taken}, and queries and streams share names",
+                            f"{taken} already has this name, and a stream cannot have the name of a query",
                             "name",
                             declaration.name,
                             "choose another name for the stream",
@@ -162,7 +162,7 @@ class Changing:
     def _known(self, ref: Ref, field: str) -> None:
         if ref not in self.after:
             hint = nearest(ref.name, self.after.names(ref.kind))
-            raise UnknownName(f"no such {ref.kind}", field, ref.name, hint)
+            raise UnknownName(f"there is no {ref.kind} of this name", field, ref.name, hint)
 
     # -- checks of streams, feeds and mirrors ------------------------------------------------------------
 
@@ -215,12 +215,22 @@ class Changing:
     def _check_mirrored(self, mirror: Mirror, ref: Ref, feed: str | None) -> None:
         there = self.after.get(ref)
         if there is None:
-            raise UnknownName("no such Stream", "name", ref.name, f"declare the stream: {mirror.stream_sql}")
+            raise UnknownName(
+                "there is no Stream with the name of the mirror",
+                "name",
+                ref.name,
+                f"declare the stream: {mirror.stream_sql}",
+            )
         assert isinstance(there.declaration, StreamDeclaration)
         other = "a source of its own" if there.declaration.source is not None else feed and f"feed {feed}"
         if other:
             hint = "keep only one writer of the stream, or give the mirror another name"
-            raise InvalidInput(f"the stream is filled by a mirror and by {other}", "name", ref.name, hint)
+            raise InvalidInput(
+                f"a stream can have only one writer, but this stream has a mirror and {other}",
+                "name",
+                ref.name,
+                hint,
+            )
         if read_declaration(ref.name, there.declaration) != mirror.stream:
             hint = f"declare the stream as {mirror.stream_sql}, or give the mirror another name"
             raise InvalidInput(
@@ -406,4 +416,9 @@ def check_columns(query: Query) -> None:
     for name in query.plan.schema.names:
         if name.lower() in [column.name for column in OWN]:
             hint = "rename the column: SELECT … AS …"
-            raise InvalidInput("every answer of a query already has a column of this name", "sql", name, hint)
+            raise InvalidInput(
+                "a column of a query cannot have this name, because Weir adds a column of this name to each answer",
+                "sql",
+                name,
+                hint,
+            )

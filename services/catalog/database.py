@@ -77,7 +77,9 @@ def told_as_ours() -> Iterator[None]:
     except sa.exc.OperationalError as problem:
         why = str(problem.orig).strip().splitlines()[0]
         raise CatalogAway(f"the catalog does not answer: {why}", hint=HINT) from None
-    except sa.exc.TimeoutError:  # raised if the connection pool has no free connection
+    except (
+        sa.exc.TimeoutError
+    ):  # SQLAlchemy raises TimeoutError if the connection pool has no free connection
         raise CatalogAway(
             "the catalog does not answer: too many requests wait for it", hint="try again"
         ) from None
@@ -93,7 +95,7 @@ def engine_of(home: Home) -> sa.Engine:
     if url is None or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         # The message leaves out the URL, because the URL may contain a password.
         raise InvalidInput(
-            "the catalog address is not that of a PostgreSQL database",
+            "the address of the catalog is not the address of a PostgreSQL database",
             CATALOG,
             hint="write postgresql://USER@HOST/DATABASE",
         )

@@ -118,7 +118,7 @@ class KeyStore:
         check_principal(principal)
         if not GIVEN.fullmatch(key):
             hint = "write weir_ and at least 32 random letters and digits"
-            raise InvalidInput("this is not an API key", "key", hint=hint)
+            raise InvalidInput("the text does not have the form of an API key", "key", hint=hint)
         now, digest = self._clock(), self.digest_of(key.encode())
         with self._database.changing() as connection:
             expanded = known_scopes(connection, scopes)
@@ -128,7 +128,9 @@ class KeyStore:
             for info in related:
                 if info.id in same:
                     if info.principal != principal or info.scopes != expanded or not info.is_live(now):
-                        title = "the key was revoked, or has another principal or other scopes"
+                        title = (
+                            "the key already exists, and was revoked or has another principal or other scopes"
+                        )
                         raise InvalidInput(title, "key", info.id, "create another key")
                     return
             live = [info for info in related if info.is_live(now)]
@@ -142,7 +144,7 @@ class KeyStore:
         with self._database.changing() as connection:
             infos_by_id = {info.id: info for info in infos(connection)}
             if id_ not in infos_by_id:
-                raise UnknownName("no such key", "ID", id_, nearest(id_, infos_by_id))
+                raise UnknownName("there is no key with this ID", "ID", id_, nearest(id_, infos_by_id))
             if infos_by_id[id_].revoked_at is None:
                 now = self._clock()
                 set_columns(connection, id_, revoked_at=now)
@@ -240,15 +242,19 @@ def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
     elif scope.startswith(TENANT):
         tenant = scope.removeprefix(TENANT)
         if tenant not in names["Tenant"]:
-            raise UnknownName("no such tenant", "scope", scope, nearest(tenant, names["Tenant"]))
+            raise UnknownName(
+                "the catalog has no tenant of this name", "scope", scope, nearest(tenant, names["Tenant"])
+            )
         yield scope
     elif scope.startswith(INGEST):
         for stream in scope.removeprefix(INGEST).split(","):
             if stream.lower() not in {name.lower() for name in names["Stream"]}:
-                raise UnknownName("no such stream", "scope", scope, nearest(stream, names["Stream"]))
+                raise UnknownName(
+                    "the catalog has no stream of this name", "scope", scope, nearest(stream, names["Stream"])
+                )
             yield f"{INGEST}{stream.lower()}"
     else:
-        raise InvalidInput("this is not a scope", "scope", scope, f"give {SCOPES}")
+        raise InvalidInput("the text is not a scope of a key", "scope", scope, f"give {SCOPES}")
 
 
 def infos(connection: sa.Connection) -> list[IssuedKey]:

@@ -1,5 +1,7 @@
 """Reconciliation of the running system with the catalog. Each step starts, changes or removes one part of the running system.
 
+Example:
+
     with Reconciling(catalog, machine) as reconciling: ...
 
 `steps` computes the steps that lead from the running to the declared state; a Machine performs the steps. A step that fails is listed in
@@ -122,7 +124,7 @@ def steps(wanted: Desired, running: SystemState) -> list[Step]:
     }
     before = {class_.name: class_ for class_ in running.classes}
     named = {class_.name: class_ for class_ in wanted.classes}
-    # Classes that read a changed stream, without the stream and the queries that read it: they run in this form until the stream is replaced.
+    # Classes that read a changed stream. Until the stream is replaced, they run without the stream and the queries that read it.
     parted = {
         name: without_streams(class_, changed)
         for name, class_ in before.items()
@@ -194,7 +196,7 @@ class Reconciling(BackgroundThread):
         self.problems: Sequence[str] = ()
         """Texts that say which parts of the system do not run as declared, and why."""
         self._wanted = catalog.desired()
-        # Classes that run without those of their queries that cannot be planned, by class name.
+        # Classes with queries that cannot be planned, by class name; such a class runs without these queries.
         self._reduced: dict[str, Reduced] = {}
         self._backoff = Backoff(look_s)
 
@@ -238,7 +240,7 @@ class Reconciling(BackgroundThread):
                 self._backoff.succeeded()
 
     def _waits(self) -> bool:
-        """Wait for the next poll, or for an event that asks for it earlier; return False if the thread must end."""
+        """Wait until the next poll is due or an event demands an earlier poll. Return False if the thread must end."""
         self._woken.wait(self._look_s)
         self._woken.clear()
         return not self._stopping.is_set()

@@ -52,8 +52,13 @@ def with_secrets(data: Any, before: Any, path: str = "") -> Any:
         where = f"{path}.{key}".lstrip(".")
         if value == HIDDEN and is_secret(key, path.rpartition(".")[2]):
             if key not in old:
-                hint = "write the secret; a hidden value is kept only if it was declared before"
-                raise InvalidInput("no secret is stored for this field", where, HIDDEN, hint)
+                hint = "write the secret itself; the placeholder stands only for a secret that was declared before"
+                raise InvalidInput(
+                    "the field has the placeholder for a hidden secret, but the catalog stores no secret for this field",
+                    where,
+                    HIDDEN,
+                    hint,
+                )
             whole[key] = old[key]
         else:
             whole[key] = with_secrets(value, old.get(key), where)

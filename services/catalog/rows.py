@@ -61,7 +61,7 @@ def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
 def touched(
     state: CatalogState, changed: Iterable[Any]
 ) -> Iterator[tuple[sa.ColumnElement[bool], list[Ref]]]:
-    """Yield pairs of an SQL condition for rows that may have changed, and the declarations in `state` that the condition matches."""
+    """Yield SQL conditions for database rows that may have changed, each with the declarations in `state` that meet the condition."""
     rows, tenants = tables.documents.c, set()
     for kind, name in changed:
         if kind == "Query":

@@ -55,7 +55,7 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         self._all: dict[Ref, StoredDeclaration] = {}
         self._of_kind: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._folded: dict[Ref, Ref] = {}
-        # Queries by tenant. The dict of a tenant in `_own` belongs to this state alone; the other dicts may be shared with copies.
+        # Queries by tenant. If a tenant is in `_own`, only this state uses the tenant's dict; copies may share the other dicts.
         self._queries: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._own: set[str] = set()
         # Cached objects: made on demand, and discarded when a declaration that they depend on changes.

@@ -19,13 +19,13 @@ ANSWER_S = 1.0
 
 
 def kinds(incomplete: str) -> list[str]:
-    """Return the kinds that begin with the typed text, in the case of the typed text, because a shell cannot change typed letters."""
+    """Return the kinds that begin with the typed text. A text in lower case gets names in lower case, because a shell keeps typed letters."""
     names = [kind.lower() for kind in KINDS] if incomplete.islower() else list(KINDS)
     return [name for name in names if name.startswith(incomplete)]
 
 
 def names_of_kind(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of the declarations of a kind: the kind that stands before the name on the typed command line."""
+    """Return the names of declarations of the kind that was typed before the name, for example `tenant` in `weir get tenant ac`."""
     return names(str(ctx.params.get("kind")), incomplete)
 
 

@@ -16,7 +16,7 @@ from configs.errors import UnknownName, nearest
 from services.cli.examples import EXAMPLES
 from services.cli.tables.sheet import screen, wrapped
 
-# A label wider than this gets its own line, above its meaning.
+# Maximum width of a label in the same line as its meaning; a wider label gets a line of its own above the meaning.
 LABEL_MOST = 24
 INDENT, GAP = 2, 2
 WIDTH_MOST = 100
@@ -37,7 +37,9 @@ def help(
     for name in command or ():
         names = list(getattr(command_here, "commands", ()))
         if name not in names:
-            raise UnknownName("no such command", "COMMAND", " ".join(command or ()), nearest(name, names))
+            raise UnknownName(
+                "there is no command of this name", "COMMAND", " ".join(command or ()), nearest(name, names)
+            )
         command_here = command_here.commands[name]
         place = type(place)(command_here, info_name=name, parent=place)
     typer.echo(command_here.get_help(place))
@@ -89,7 +91,7 @@ def help_lines(console: Console, command: Any, ctx: Any) -> Iterator[Text]:
 
 
 def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return the commands of a group with the first paragraphs of their help, by the heading that lists them."""
+    """Return the headings of a group, each with its commands and the first paragraph of each command's help."""
     panels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     if hasattr(command, "list_commands"):
         for name in command.list_commands(ctx):

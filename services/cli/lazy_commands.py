@@ -1,7 +1,9 @@
 """Subcommands that are imported only when they are used, so that `weir --version` and shell completion are fast.
 
-class Weir(LazyGroup):
-    places = {"results": CommandPlace("services.cli.commands.results", "Running queries")}
+Example:
+
+    class Weir(LazyGroup):
+        places = {"results": CommandPlace("services.cli.commands.results", "Running queries")}
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from typer.models import CommandFunctionType
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Module that defines a command or a group under its name, and heading under which the help lists it."""
+    """Module that defines a command or a group, and heading under which the help lists the command."""
 
     module: str
     panel: str
 
 
 class Commands(UserDict[str, Any]):
-    """Dictionary of commands by name. It imports a command when the command is first read; until then it has a CommandPlace instead."""
+    """Dictionary of commands by name. Its values are CommandPlaces; reading a value imports the command, which replaces the CommandPlace."""
 
     def __getitem__(self, name: str) -> Any:
         if isinstance(self.data[name], CommandPlace):

@@ -94,7 +94,7 @@ class CatalogHere:
 def applied(
     made: Iterable[catalog.DeclarationChange], documents: Sequence[Document], warnings: Sequence[str] = ()
 ) -> Applied:
-    """Return the changes with warnings, also about missing files and about documents that make producers wait."""
+    """Return changes with their warnings, and with warnings about missing files and about documents that make producers wait."""
     missing = missing_paths(document.declaration for document in documents)
     return Applied.model_validate(
         {

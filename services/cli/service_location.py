@@ -1,5 +1,6 @@
 """Choice of the service that commands call: the service at WEIR_ENDPOINT, or else the service that runs from WEIR_HOME.
 
+Use:
 with declarations() as weir: ...     declarations and keys; without a service, the catalog of WEIR_HOME is opened directly
 with service() as weir: ...          running classes and queries, which only a service can report
 """
@@ -55,5 +56,5 @@ def who() -> str:
     """Return the name of the current user, for the audit log."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # in a container the user may have no name
+    except KeyError:  # In a container, the user may have no name.
         return f"uid {os.getuid()}"

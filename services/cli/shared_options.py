@@ -32,7 +32,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def confirm(question: str, unasked: InvalidInput) -> None:
-    """Ask for a confirmation, and end the command without one; raise `unasked` if there is no terminal to ask on."""
+    """Ask the user for a confirmation, and end the command if the user refuses. Raise the error `unasked` if there is no terminal."""
     if not sys.stdin.isatty():
         raise unasked
     typer.confirm(question, abort=True)

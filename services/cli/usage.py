@@ -34,13 +34,13 @@ def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> 
     parameter, option = getattr(problem, "param", None), getattr(problem, "option_name", "")
     if args:
         name, commands = args[0], list(command.commands)
-        return UnknownName("no such command", place, name, nearest(name, commands))
+        return UnknownName("there is no command of this name", place, name, nearest(name, commands))
     if parameter is not None:
         return parameter_problem(problem, parameter, ctx)
     if option and option not in option_names(command):
         close = list(getattr(problem, "possibilities", None) or ())
         hint = nearest(option, close) if close else f"see {place} -h"
-        return InvalidInput("no such option", place, option, hint)
+        return InvalidInput("the command has no option of this name", place, option, hint)
     if option and "requires" in problem.message:
         return InvalidInput("the option has no value", option, hint=f"write {option} and its value")
     if option:

@@ -48,7 +48,7 @@ def readable(file: Path, name: str) -> bytes:
 
 
 def trust_of(settings: UpSettings) -> GatewayTrust:
-    """Return how `weir up` verifies the gateways that it starts."""
+    """Return the settings by which `weir up` verifies the certificates of its own gateways."""
     tls = settings.gateway.tls
     return GatewayTrust() if tls is None else GatewayTrust(tls.ca_file, tls.server_name)
 
@@ -57,6 +57,6 @@ def trust_from(environ: Mapping[str, str]) -> GatewayTrust:
     """Return the settings in the environment variables WEIR_GATEWAY_CA_FILE and WEIR_GATEWAY_NAME."""
     ca_file = environ.get(CA_VARIABLE)
     if ca_file:
-        # The file is read here too, so that a wrong path is reported at once, and not by each connection.
+        # The file is read now, so that a wrong path is reported at once instead of by each connection.
         readable(Path(ca_file), CA_VARIABLE)
     return GatewayTrust(Path(ca_file) if ca_file else None, environ.get(NAME_VARIABLE) or None)

@@ -1,5 +1,6 @@
 """Location of the catalog: the user's folder and the database, as environment variables define them.
 
+The variables are:
 WEIR_HOME     folder of the catalog, the pepper and files of `weir up`; default ~/.weir
 WEIR_CATALOG  database of the catalog, postgresql://USER@HOST/DATABASE; default: a SQLite file in the folder
 WEIR_PEPPER   secret that API keys are hashed with; default: a file in the folder

@@ -57,7 +57,7 @@ class Wish:
     def __post_init__(self) -> None:
         if not UID.fullmatch(self.folder_uid):
             raise InvalidInput(
-                "this is not the uid of a folder",
+                "the text cannot be the uid of a Grafana folder",
                 "--folder",
                 self.folder_uid,
                 "use at most 40 letters, digits, - and _",
@@ -166,7 +166,7 @@ def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Js
         raise InvalidInput(
             f"another dashboard has this uid: {stored.document.get('title')!r}",
             f"dashboard {uid}",
-            hint=f"delete it, or add the tag {TAG} to it if it may be overwritten",
+            hint=f"delete the other dashboard, or add the tag {TAG} to it, so that it may be overwritten",
         )
     return PushStep("dashboard", uid, title, "change", document)
 

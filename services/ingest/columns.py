@@ -158,7 +158,7 @@ def refuse_unknown(
         if policy == "addNullable":
             column = f"{field.name} {type_text(field.type)}"
             hint = f"drop the stream and declare it with the column: {sql.replace('(', f'({column}, ', 1)}"
-        raise not_accepted(stream, field.name, "the stream has no such column", hint)
+        raise not_accepted(stream, field.name, "the stream has no column of this name", hint)
 
 
 def missing(stream: StreamSchema, field: Field, is_time: bool, policy: SchemaPolicy | None) -> Exception:

@@ -50,7 +50,9 @@ def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
         raise of_field(problem, one, f"streams.{name}") from None
     if stream.name.lower() != name.lower():
         hint = "use the same name in the key and in CREATE STREAM"
-        raise InvalidInput("the SQL declares a stream with another name", field, stream.name, hint)
+        raise InvalidInput(
+            "the name in CREATE STREAM differs from the name of the declared stream", field, stream.name, hint
+        )
     return stream
 
 
@@ -59,7 +61,9 @@ def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> Inval
     value = str(problem.value)
     if one.watermark is not None and one.watermark in value:
         hint = "write a length of time from 0 to 366 days, such as `5 seconds`"
-        return InvalidInput("this is not a valid length of time", f"{place}.watermark", one.watermark, hint)
+        return InvalidInput(
+            "the watermark is not a valid length of time", f"{place}.watermark", one.watermark, hint
+        )
     if one.time is not None and value.partition(" ")[0].lower() == one.time.lower() and " " in value:
         hint = "name a column of the type timestamp, or int64 for milliseconds since 1970"
         return InvalidInput("the column cannot be the event time", f"{place}.time", value, hint)
@@ -110,7 +114,7 @@ def compare(name: str, stream: StreamSchema, there: pa.Schema) -> None:
     for key, our in ours.items():
         if key not in theirs:
             hint = nearest(our.name, there.names)
-            raise UnknownName("the stream at the gateway has no such column", field, our.name, hint)
+            raise UnknownName("the stream at the gateway has no column of this name", field, our.name, hint)
         if our.type != theirs[key].type:
             hint = f"declare the type at the gateway: {theirs[key].type}"
             raise InvalidInput(

@@ -358,7 +358,7 @@ class FlightServer(flight.FlightServerBase):
                 units = answers.units(self._dirs, results.class_name, results.query)
                 return [as_json({"units": [asdict(unit) for unit in units]})]
         raise InvalidInput(
-            "the gateway has no such action", "type", action.type, f"known: {', '.join(ACTIONS)}"
+            "the gateway has no action of this name", "type", action.type, f"known: {', '.join(ACTIONS)}"
         )
 
     @answering

@@ -11,7 +11,7 @@ from services.metrics.text import CONTENT_TYPE
 
 PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
-# A connection without a request is closed after this time.
+# Seconds after which a connection without a request is closed.
 PATIENCE_S = 10.0
 
 

@@ -1,12 +1,12 @@
 """Counters that never fall, computed from counts of processes that may restart.
 
 There are two kinds of counts. A count of one *life* of a process starts at 0 when the process restarts; the counts of all lives are
-added. A *kept* count is recovered after a restart, perhaps from a slightly older state. Its counter then stays constant until the
+added. A *kept* count is recovered after a restart, perhaps from a slightly older state. The counter of a kept count then stays constant until the
 count has reached its old value.
 
 Numbered properties:
 1. While a class, node or feed is reported, its counters never fall, whichever processes restart, and nothing is counted twice.
-2. Counts of classes, queries and nodes that no longer exist are forgotten, so memory is bounded.
+2. Counts of classes, queries and nodes that no longer exist are removed, so memory is bounded.
 3. Counts between the last report of a life and its end are lost. A restarted service starts all counters at the counts it first sees.
 """
 
@@ -148,7 +148,7 @@ NOTHING = ClassCounts()
 class Counters:
     """Counters of nodes, feeds, mirrors and loans.
 
-    Every scrape asks for each counter once, and then calls `end_round`, which forgets the counters that were not asked for.
+    Every scrape reads each counter once, and then calls `end_round`, which removes the counters that the scrape did not read.
     """
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Counters:
         return self.of_life(key, value, life + (counter is not None and value < counter.value))
 
     def kept(self, key: Key, value: float) -> float:
-        """Return the counter for a kept count; a count that falls to less than half belongs to a new object with the same name."""
+        """Return the counter for a count that survives restarts. If the count falls to less than half, it belongs to a new object of the same name."""
         counter = self._seen.get(key)
         goes_on = counter is not None and value >= counter.value / 2
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
@@ -185,7 +185,7 @@ class Counters:
         return add(self._totals, key, gain)
 
     def end_round(self) -> None:
-        """End a scrape: forget all counters that the scrape did not ask for."""
+        """End a scrape: remove all counters that the scrape did not read."""
         for key in self._totals.keys() - self._asked:
             del self._totals[key], self._seen[key]
         self._asked = set()

@@ -25,7 +25,7 @@ from services.watch.watch import Watch
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 5.0
-# Number of share moves that a coordinator keeps for each node; older moves are forgotten.
+# Maximum number of share moves that a coordinator keeps for each node; older moves are dropped.
 MOVES_MAX = 1000
 
 
@@ -85,7 +85,7 @@ class Nodes(BackgroundThread):
         turns = {node: turn for node, turn in self.seen.turns.items() if node in nodes}
         inflow = {node: inflow for node, inflow in self.seen.inflow.items() if node in nodes}
         for node in nodes:
-            # A process that is restarting is polled again next time; until then its last figures are kept.
+            # A process that is restarting keeps its last figures until the next poll.
             try:
                 turns[node] = self._source.turns(node)
                 inflow[node] = self._source.inflow(node)

@@ -11,7 +11,7 @@ from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
 from services.watch.source import SourceAway
 
-# Number of classes asked per poll. With more classes than this, figures of some classes are several polls old.
+# Number of classes that one poll asks. In a system with more classes, the figures of some classes are several polls old.
 CLASSES_ASKED = 20
 
 

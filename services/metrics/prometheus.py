@@ -1,9 +1,11 @@
 """A local Prometheus server, started as a child process for a demonstration. It scrapes one address and evaluates Weir's rules.
 
-with Prometheus(folder, exporter.address, exporter.token) as prometheus:
-    prometheus.ask("up")                          # value now
-    prometheus.over("up", begin, end, step_s=1)   # values from begin to end
-    prometheus.rules()                            # rules with their health
+Example:
+
+    with Prometheus(folder, exporter.address, exporter.token) as prometheus:
+        prometheus.ask("up")                          # value now
+        prometheus.over("up", begin, end, step_s=1)   # values from begin to end
+        prometheus.rules()                            # rules with their health
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ READY_S = 30.0
 STOP_S = 10.0
 ANSWER_S = 30.0
 POLL_S = 0.05
-# Another process may take the free port before Prometheus listens on it; then another port is tried.
+# Number of ports that are tried, because another process may take a free port before Prometheus listens on it.
 TRIES = 3
 LOG_TOLD = 2000
 

@@ -73,13 +73,13 @@ def told(names: Labels, values: Labels) -> str:
 
 
 def number(value: float) -> str:
-    # Whole numbers are formatted separately: most values are small whole numbers, and this is faster.
+    # Small whole numbers have a faster way, because most values are small whole numbers.
     if -1e6 < value < 1e6 and value == int(value):
         return f"{value:.1f}"
     digits, dot, more = repr(float(value)).partition(".")
     if len(digits) <= 6 or digits.startswith("-") or not dot:
         return digits + dot + more
-    # Prometheus writes the limits of buckets in Go's number format, so large numbers must be written in this format too.
+    # Large numbers are written in Go's format, because Prometheus uses Go's format for the limits of buckets.
     return f"{digits[0]}.{digits[1:]}{more}".rstrip("0.") + f"e+{len(digits) - 1:02d}"
 
 

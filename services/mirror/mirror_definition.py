@@ -42,7 +42,9 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
         raise replace(problem, field="sql") from None
     if mirror.name != one.name:
         hint = "use the same name in the document and in CREATE MIRROR"
-        raise InvalidInput("the SQL declares a mirror with another name", "sql", mirror.name, hint)
+        raise InvalidInput(
+            "the name in CREATE MIRROR differs from the name of the declared mirror", "sql", mirror.name, hint
+        )
     try:
         check_addresses(mirror, one.password)
         if mirror.keys:
@@ -66,11 +68,17 @@ def check_addresses(mirror: Mirror, password: str) -> None:
     secrets_there = list(credentials(mirror))
     if any(secret for _, secret in secrets_there):
         hint = "remove the password from the address, and set options.password"
-        raise InvalidInput("an address in the SQL contains a password", "sql", hint=hint)
+        raise InvalidInput(
+            "an address in the SQL contains a password, which every reader of the declaration would see",
+            "sql",
+            hint=hint,
+        )
     if password and not any(user for user, _ in secrets_there):
         hint = "name the user in the address, as in postgresql://USER@HOST/DATABASE"
         raise InvalidInput(
-            "the option password is given, but no address contains a user name", "options.password", hint=hint
+            "a password is given, but no address in the SQL contains a user name",
+            "options.password",
+            hint=hint,
         )
 
 
@@ -151,7 +159,9 @@ def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
         expression = re.compile(fnmatch.translate(pattern))
         matching = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
         if not matching:
-            raise UnknownName("the pattern matches no object", "PROFILE", pattern, nearest(pattern, keys))
+            raise UnknownName(
+                "the pattern matches no key of the mirror", "PROFILE", pattern, nearest(pattern, keys)
+            )
         for key in matching:
             if key not in met:
                 met.add(key)

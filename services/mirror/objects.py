@@ -414,7 +414,7 @@ class DatabaseObjects:
 def column_of(table: sa.Table, field: Field) -> sa.Column[Any]:
     columns = {column.name.lower(): column for column in table.columns}
     if field.name.lower() not in columns:
-        title = f"table {table.name} has no such column"
+        title = f"table {table.name} has no column of this name"
         raise UnknownName(title, "CREATE MIRROR", field.name, nearest(field.name, columns))
     return columns[field.name.lower()]
 
@@ -457,7 +457,7 @@ def told_as_wrong(table: str) -> Iterator[None]:
         yield
     except sa.exc.NoSuchTableError:
         hint = "check the database, or name the schema: 'schema.name'"
-        raise UnknownName("there is no such table", "TABLE", table, hint) from None
+        raise UnknownName("the database has no table of this name", "TABLE", table, hint) from None
     except sa.exc.SQLAlchemyError as problem:
         title = f"the database does not answer: {told_by_database(problem)}"
         raise InvalidInput(

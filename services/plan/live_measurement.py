@@ -25,9 +25,9 @@ from services.watch.source import SourceAway, StreamCounts
 from services.watch.watch import Clock, Watch
 
 # Rows are counted every EVERY_S seconds. A rate is a mean over at least LEAST_S seconds, because shorter means are inaccurate.
-# A rate is a mean over at most OVER_S seconds, because rates are compared with class loads, which are measured over about this time.
+# A rate is a mean over at most OVER_S seconds, because class loads, with which rates are compared, are means over about OVER_S seconds.
 EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
-# Maximum number of classes asked for their operators, besides the classes that the prediction is about; each costs one call.
+# Maximum number of other classes with operators that are requested for a prediction; each class costs one call.
 CLASSES_ASKED = 50
 
 
@@ -74,7 +74,7 @@ class RunningMeasured(BackgroundThread):
     def _rates(self, system: SystemStatus) -> Mapping[str, Rate]:
         now, samples = self._sample(system), list(self._samples)
         recent = [sample for sample in samples if now.at - sample.at <= OVER_S]
-        # If no input has arrived since the last sample, the last sample is used whatever its age.
+        # If no input has arrived since the last sample, the last sample is still correct, however old it is.
         if not recent and samples and samples[-1].streams == now.streams:
             recent = samples[-1:]
         recent.append(now)
@@ -99,7 +99,7 @@ class RunningMeasured(BackgroundThread):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            # If the system does not answer, this sample is left out.
+            # If the system does not answer, no sample is taken.
             with suppress(WeirError, TimeoutError):
                 self.count()
             self._stopping.wait(EVERY_S)

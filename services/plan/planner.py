@@ -51,7 +51,7 @@ class Planner:
         """
         if not self.room.acquire(blocking=False):
             hint = "try again when the plans in progress are finished"
-            raise Busy("the service is already making too many plans", hint=hint)
+            raise Busy("the service is already making as many plans as it can", hint=hint)
         try:
             plan_made = self._planned(documents, rates)
         finally:
@@ -111,10 +111,12 @@ def check_rates(rates: Mapping[str, float], state: CatalogState) -> None:
     names = {name.lower(): name for name in state.names("Stream")}
     for name, rows in rates.items():
         if name.lower() not in names:
-            raise UnknownName("no such stream", "rates", name, nearest(name, names.values()))
+            raise UnknownName(
+                "the catalog has no stream of this name", "rates", name, nearest(name, names.values())
+            )
         if not 0 <= rows <= RATE_MAX:
             raise InvalidInput(
-                "the value is not a rate in rows per second",
+                "the value cannot be a rate in rows per second",
                 f"rates.{name}",
                 rows,
                 "write a number from 0 to 1,000,000,000",

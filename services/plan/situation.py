@@ -35,7 +35,7 @@ CORRECTION_MIN, CORRECTION_MAX = 0.2, 5.0
 # Minimum measured load, in processors, for which computed loads are corrected; smaller loads are measured too inaccurately.
 LOAD_MIN = 0.001
 NETWORKS_KEPT = 5000
-# Maximum number of lanes in a prediction; a larger system is treated as if it had this number of lanes.
+# Maximum number of lanes in a prediction; a larger system is treated as if it had LANES_MAX lanes.
 LANES_MAX = 256
 
 
@@ -194,7 +194,7 @@ class Making:
         rate, assumption = self._rates[stream]
         if assumption and (is_planned or self.found is None):
             self._assume(assumption)
-        # Running classes get the measured rate; planned classes get the rate given by the user, at which their targets must hold.
+        # Running classes get the measured rate. Planned classes get the rate that the user has given, because their targets must hold at this rate.
         if self.found is not None and not is_planned and stream in self.found.rates:
             return self.found.rates[stream]
         return rate

@@ -82,7 +82,7 @@ class Aside:
 
     def stop(self) -> None:
         """Kill the process, and refuse further predictions and forecasts. Idempotent."""
-        # If another thread is starting a call, it either sees that `_ended` is set and stops, or its process is killed below.
+        # `_ended` is set before the process is killed. A thread that starts a call then sees `_ended`, or its process is killed.
         self._ended.set()
         if (running := self._running) is not None:
             running[0].kill()
@@ -138,7 +138,7 @@ def started() -> tuple[BaseProcess, Connection]:
 
 def serve(pipe: Connection) -> None:
     """Answer requests from the pipe until its other end is closed."""
-    # Ctrl-C also reaches this process, but is ignored here: the parent process ends this process.
+    # Ctrl-C also reaches the child process, but the child ignores it: the parent process ends the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     with suppress(EOFError, BrokenPipeError):

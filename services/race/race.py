@@ -30,7 +30,7 @@ class Contestant:
     package: str | None = None  # Python package that the contestant needs, but Weir does not need.
 
 
-# Each of these functions imports its package when it is called, because the package may not be installed.
+# `by_duckdb` and `by_polars` import their package only when they are called, because the package may not be installed.
 # Polars must be imported after the number of its threads has been limited.
 def by_duckdb(data: Data, _train: int) -> RaceOutcome:
     from services.race.duckdb_contestant import run_duckdb
@@ -56,7 +56,7 @@ def contestants(names: str, known: Mapping[str, Contestant] = CONTESTANTS) -> li
     names_given = list(dict.fromkeys(part.strip() for part in names.split(",")))
     for name in names_given:
         if name not in known:
-            raise UnknownName("no such contestant", "--beside", name, nearest(name, known))
+            raise UnknownName("there is no contestant of this name", "--beside", name, nearest(name, known))
         package = known[name].package
         if package is not None and find_spec(package) is None:
             hint = f"run `pip install {package}`, or `make setup` for all development packages"

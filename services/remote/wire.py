@@ -1,5 +1,6 @@
 """HTTP calls to the service: address and key of the service, retries, and errors.
 
+The environment variables are:
     WEIR_ENDPOINT   https://HOST:PORT of the service; without it, the service that `weir up` runs from WEIR_HOME
     WEIR_API_KEY    the key that authenticates the calls
     WEIR_CA_FILE    CA certificates (PEM) to trust in addition to those of the machine
@@ -111,7 +112,7 @@ def checked_key(key: str | None) -> str:
         raise NotAllowed("the service requires an API key, and none is given", KEY, hint=hint)
     if not SHOWN_KEY.fullmatch(key):
         raise InvalidInput(
-            "this is not an API key",
+            "the text does not have the form of an API key",
             KEY,
             hint="give the whole key as Weir printed it: weir_ and 43 characters",
         )

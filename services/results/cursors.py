@@ -1,4 +1,4 @@
-"""Cursors: texts that hold the position of a reader in a query's answers, and that clients send back to continue from there.
+"""Cursors: texts that hold the position of a reader in a query's answers, and that clients send back to continue from this position.
 
 In `41.5ead07c1`, 41 is the number of the last row read, and 5ead07c1 is the identifier (mark) of the query's answers. The cursor
 `41.5ead07c1,,7.0b5c…` has a position per shard, in order; the position is empty for a shard without answers yet.
@@ -47,7 +47,7 @@ def cursor_of(text: str) -> Cursor:
             spots[shard] = Spot(int(match[1]) + 1, match[2] or "")
         elif part or len(parts) == 1 or shard == SHARDS_MAX:
             hint = f"give `next` of an answer, `id` of an event, or `{LATEST}`; omit the cursor to begin with the oldest rows"
-            raise InvalidInput("this is not a cursor", "?after", text, hint)
+            raise InvalidInput("the text is not a cursor of Weir", "?after", text, hint)
     return spots
 
 

@@ -3,7 +3,7 @@
 The id of each event is a cursor to resume from, also with `Last-Event-ID`. There are three events:
 
 - `rows` has rows: `{"rows":[{"_seq":40,"_kept":1.0,…},…]}`
-- `gap` reports forgotten rows, with `unit`, `first`, `next` and `missing`, or a query that has restarted at row 0
+- `gap` reports rows that are no longer kept, with `unit`, `first`, `next` and `missing`, or a query that has restarted at row 0
 - `end` reports that the query was deleted
 
 An SSE comment without content is sent with the headers, and whenever nothing else was sent for HEARTBEAT_S.
@@ -59,7 +59,7 @@ async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> As
             continue
         piece = await results.piece(place, topic.asked.query, spot, PIECE_ROWS)
         if piece is None or piece.mark != spot.mark:
-            continue  # The query has restarted, and the next poll finds its new answers.
+            continue  # The query has restarted. The next poll finds the answers of the restarted query.
         if piece.first > spot.row:
             spots[shard] = Spot(piece.first, spot.mark)
             if before is not None:

@@ -1,5 +1,7 @@
 """Announcements of new answers by the gateways on this machine, for one event loop.
 
+Example:
+
     growth = Growth()
     growth.follow(place)          # request announcements for a unit
     await growth.wait(within_s)
@@ -41,7 +43,7 @@ class GatewayLink:
     """Units for which the next announcement must still be requested."""
 
     def send(self) -> None:
-        """Request announcements for the units in `unsent`, where a unit stays while the socket is full. Raise OSError without a gateway."""
+        """Request announcements for the units in `unsent`. If the socket is full, the other units stay there. Raise OSError if the gateway is gone."""
         with suppress(BlockingIOError):
             for unit in tuple(self.unsent):
                 self.channel.send(encode(AwaitGrowth(unit, self.announced[unit])))
@@ -136,7 +138,7 @@ class Growth:
                         link.unsent.add(message.name)
                         self._hear([message.name])
             except NotUnderstood:
-                pass  # A gateway of another version is not followed, so its answers are polled.
+                pass  # The gateway has another version of Weir, so its announcements are not used, and answers are polled instead.
             self._lose(path)
 
     def _hear(self, units: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.results.places import AnswersPlace, Places
 from services.results.units import FoundRows, KnownAnswers, UnitAnswers, answers_at
 
-# Minimum seconds between two lookups of where the logs of a class's units are.
+# Minimum seconds between two lookups of the locations of a class's logs.
 PLACES_S = 0.5
 HOLD_S = 1.0
 
@@ -56,7 +56,7 @@ class Desk:
     _placed: dict[str, tuple[float, Sequence[AnswersPlace]]] = field(init=False, default_factory=dict)
 
     def look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
-        """Return where the answers of each query are and how many there are, and True if the log of any unit is still open."""
+        """Return the location and the number of each query's answers, and True if the log of any unit is still open."""
         now = time.monotonic()
         views = [self.view(query) for query in wanted]
         self._sweep(now)

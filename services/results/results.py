@@ -1,5 +1,7 @@
 """Reader of query results for many concurrent readers.
 
+Example:
+
     results = Results(places, is_declared)
     page = await results.page(QueryAddress("gold", "hot"), cursor, limit=1000, wait_s=30)
 
@@ -151,7 +153,7 @@ class Results:
         return Page(columns, rows_in(found), body, text_of(spots), restarted)
 
     async def kept(self, asked: QueryAddress) -> list[tuple[AnswersPlace, int, int]]:
-        """Return where the answers of each unit are, with the numbers of the unit's first kept row and of its next new row."""
+        """Return the location of each unit's answers, with the numbers of the first row that is still kept and of the next new row."""
         with self.topics.following(asked) as topic:
             await self.topics.look(topic)
             view = topic.view
@@ -167,7 +169,7 @@ class Results:
         return found
 
     async def _before_last(self, topic: Topic, count: int) -> dict[int, Spot]:
-        """Return one position per shard after which `count` kept rows follow in total, or all kept rows if there are fewer."""
+        """Return a position in each shard, so that `count` rows follow the positions in total. If fewer rows are kept, all rows follow."""
         view = topic.view
         oldest = await self._oldest(topic, view)
         kept = {shard: seen.given - oldest[shard] for shard, (_, seen) in view.items()}

@@ -187,7 +187,7 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
         try:
             return pa.array(values, type_.arrow), ()
         except (pa.ArrowException, OverflowError):
-            pass  # One of the values is too large, and the loop below finds it.
+            pass  # One of the values is too large. The loop over all values finds that value.
     convert, converted, bad = CONVERSIONS[type_.kind], [], []
     for place, value in enumerate(values):
         try:

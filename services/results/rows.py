@@ -1,5 +1,7 @@
 """Delivery of rows from callers to the gateway of the node that takes the stream.
 
+Example:
+
     rows = RowDelivery(endpoint, key)
     outcome = rows.bring(stream, sql, from_json(stream, body), "acme", idempotency_key)
 
@@ -31,7 +33,7 @@ TIMEOUT_S = 30.0
 BRINGERS_MAX = 8
 CLIENTS_MAX = 1000
 RETRY_AFTER_S = 1.0
-NOT_DECLARED = "no such stream"
+NOT_DECLARED = "the gateway has no stream of this name"
 
 
 @dataclass(eq=False)
@@ -82,7 +84,7 @@ class RowDelivery:
         """Publish the rows. Raise InvalidInput for wrong columns, NoRoom if a later try may succeed, Away if there is no gateway."""
         rejected = brought.rejected.copy()
         if brought.rows:
-            # The gateway checks the rows in the same way, but does not report reasons, so the rows are also checked here.
+            # The gateway does not report why it rejects rows. So the service makes the same checks, to count rows by reason.
             mapping = mapped(stream, sql, brought.batches[0].schema, None, None)
             for batch in brought.batches:
                 for dead in mapping.take(batch)[1]:
@@ -105,7 +107,7 @@ class RowDelivery:
         except NoRoom:
             self._give_back(sender)
             raise
-        # The sender is not used again after an error other than NoRoom, because it is unknown whether the batch was published.
+        # After any other error it is unknown whether the batch was published, so the sender is not used again.
         self._give_back(Sender(sender.producer, sender.batch + 1))
         return outcome
 

@@ -95,7 +95,7 @@ class Intakes:
 
     def _measured(self, now: float, key: str, intake: StreamIntake) -> StreamIntake:
         """Return `intake` with the last reason for a rejection, and the part of rows that was rejected in the last minute of input."""
-        # Rows counted before the first poll may be old, so they are ignored; the counts of a stream declared later start at 0.
+        # Rows from before the first poll may be old, so they are ignored. The counts of a stream that is declared later start at 0.
         begun = (
             IntakeCounts(now, intake.accepted, intake.rejected) if self._is_first else IntakeCounts(now, 0, 0)
         )
@@ -103,7 +103,7 @@ class Intakes:
         last, before = noted[-1], self.by_stream.get(key, StreamIntake(intake.stream))
         if (last.accepted, last.rejected) != (intake.accepted, intake.rejected):
             if intake.accepted < last.accepted or intake.rejected < last.rejected:
-                # Counts have fallen, because a gateway was restarted or the stream was declared again: start from the new counts.
+                # Counts fall if a gateway is restarted or the stream is declared again. Measuring then starts from the new counts.
                 lost = max(0, intake.rejected - last.rejected)
                 noted.clear()
                 noted.append(IntakeCounts(now, 0, intake.rejected - lost))

@@ -29,7 +29,7 @@ NOTHING = Lately(0.0, 0.0)
 
 
 def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
-    """Return sentences about a class's state. They name recent shedding, because `weir explain` shows recent decisions below them."""
+    """Return sentences about a class's state. Recent shedding is mentioned, because `weir explain` shows recent decisions below the sentences."""
     condition = view.condition
     if condition.state in (ClassState.STARTING, ClassState.NO_QUERIES):
         return f"It {condition.reason.removeprefix('it ')}."
@@ -47,7 +47,7 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
 
 
 def joined(*parts: str) -> str:
-    """Return the parts that are not empty as one sentence."""
+    """Return the texts that are not empty, joined into one sentence."""
     return "; ".join(filter(None, parts)) + "."
 
 

@@ -142,7 +142,8 @@ class RunningSystem:
         return {
             stream["stream"].lower(): StreamCounts(stream["accepted_rows"], stream["accepted_batches"])
             for stream in self._gateway(node)["streams"]
-            if stream["origin"] is None  # A copy of a stream that arrives at another node is left out.
+            if stream["origin"]
+            is None  # A stream with an origin is left out, because it arrives at another node and is only copied to this node.
         }
 
     def _gateway(self, node: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RECENT_S = 5.0
 # Smallest fraction of the input that a reason mentions.
 LEAST = 0.005
-# Time in seconds within which a queue must empty at its present rate, or else a class without answers counts as starved.
+# A class without answers counts as starved if emptying its queue at the present rate would take more than this number of seconds.
 WORKED_OFF_S = 60.0
 
 
@@ -139,7 +139,7 @@ def working(
     if age_s > target_s:
         reason = f"{waits}, its target is {duration(settings.delay_target_ms)}{unbounded(settings, figures)}"
         return Condition(ClassState.OVER_TARGET, reason)
-    # Shedding may start and stop within a second, so the decision uses the mean of the last seconds, once it is known.
+    # Shedding may start and stop within a second. So the state depends on the mean of the last seconds if this mean is known.
     dropped = 0.0 if settings.lossless else figures.shed_now or 1 - figures.keep
     if dropped >= LEAST:
         when = f"was dropped in the last {RECENT_S:g} s" if figures.shed_now else "is dropped"

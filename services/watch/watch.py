@@ -1,5 +1,7 @@
 """Views of the running system for all readers. A thread polls the coordinator once per second, or earlier if a reader needs it.
 
+Example:
+
     with Watch(source) as watch:
         watch.view()           # current view, at most FRESH_S old
         watch.history          # one sample per second of every class

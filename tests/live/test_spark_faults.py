@@ -287,8 +287,8 @@ def test_error_of_a_stream_is_reported_and_other_streams_continue(system: System
         "mistyped": ids.source("executor", select="ts, CAST(id AS STRING) AS id"),
     }
     wrong = {
-        "nowhere": "no such stream",
-        "drifted": "column more: the stream has no such column",
+        "nowhere": "no stream of this name",
+        "drifted": "column more: the stream has no column of this name",
         "mistyped": "type string; expected int64",
     }
     ids.add(2)

@@ -300,7 +300,7 @@ def test_table_can_be_published_by_calling_to_weir_directly(node: Node, spark: S
     ("wrong", "words"),
     [
         ({"apiKey": "weir_" + "x" * 43}, "this key is not valid for this gateway: check the option apiKey"),
-        ({"stream": "even_"}, "no such stream (got 'even_')"),
+        ({"stream": "even_"}, "no stream of this name (got 'even_')"),
         ({"straem": "s"}, "no option straem (got 's'); did you mean stream?"),
         (
             {"schemaPolicy": "drop"},

@@ -123,7 +123,7 @@ def add_pages(routes: APIRouter, assets: Assets) -> None:
         if name not in PUBLIC:
             must_have_session(request)
         if name not in assets.files or not assets.address.endswith(f"/{digest}"):
-            raise NotFound("the console has no such file", hint="reload the page")
+            raise NotFound("the console has no file at this path", hint="reload the page")
         media_type = MEDIA_TYPES[Path(name).suffix]
         return Response(assets.files[name], headers=KEPT, media_type=media_type)
 

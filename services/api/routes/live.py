@@ -68,7 +68,7 @@ Last = Annotated[
     int, Query(ge=1, le=1000, description="Maximum number of decisions of each kind (load, shares, policy).")
 ]
 MOVES = 20
-# Seconds for which an explanation mentions shed input.
+# Seconds for which an explanation mentions that input was shed.
 LATELY_S = 60.0
 FOR_ALL = responses("forbidden", "not-running")
 FOR_TENANT = responses("forbidden", "not-found", "not-running")
@@ -210,7 +210,7 @@ def is_given_up(view: ClassView) -> bool:
 
 def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
     """Return the largest fractions of input and of queue that a class dropped in the last minute, from its history and last decisions."""
-    # The decisions were read later than the history and may show more shedding, so the larger figure is returned.
+    # Decisions are newer than the history and may show more shedding, so the larger of the two figures is returned.
     past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
     since = moment(view.at - LATELY_S)
     figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]

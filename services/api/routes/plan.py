@@ -104,6 +104,9 @@ def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
             stream = ""
         if not stream:
             raise InvalidInput(
-                "the rate is not of the form STREAM:ROWS", "?rate", rate, f"write, for example, {RATE}"
+                "the expected rate of a stream is not of the form STREAM:ROWS",
+                "?rate",
+                rate,
+                f"write, for example, {RATE}",
             )
     return rates

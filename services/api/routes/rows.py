@@ -123,7 +123,7 @@ def must_not_be_fed(service: Service, caller: Caller, stream: str) -> None:
     for name, feed in service.feeds_declared().items():
         if stream.lower() in map(str.lower, feed.streams):
             is_own = name.lower() == stream.lower()
-            # The message leaves out the feed's name and the source's format if the key is a producer's, because producers may not see them.
+            # A producer may not see names of feeds and formats of sources, so the message for a producer's key leaves them out.
             fed_by = "its source" if is_own else f"feed {name}" if caller.is_admin else "a feed"
             title = f"stream {stream} is fed by {fed_by}: rows put by hand would mix with its rows"
             hint = "add force=true (`weir rows put --force`) to put rows anyway, for example to repair a gap"

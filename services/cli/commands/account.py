@@ -30,7 +30,8 @@ def explain(
 ) -> None:
     """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting the class."""
     with service() as weir:
-        # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions. The service is asked for its maximum.
+        # Repeated decisions share one line of the table, so a table of `last` lines may need more than `last` decisions.
+        # For a table, the request therefore asks for the maximum number of decisions.
         answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
     show(output, answer, lambda: explanation(answer, last, datetime.now(UTC)))
     if answer["given_up"]:
@@ -82,7 +83,7 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def line_of(run: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return time and text of the last of several equal decisions; `run` has these decisions, oldest first."""
+    """Return time and text of the last decision in `run`, which has several equal decisions, oldest first."""
     first, last = run[0], run[-1]
     more = len(run) - 1 + sum(item["figures"].get("repeated", 0) for item in run)
     since = first["figures"].get("since") or first["at"]

@@ -156,7 +156,7 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
                     for change in weir.audit(declared.ref.kind, name)
                 ]
     # Only a running service knows the status, so without a service the status is left out.
-    # If the key permits only the status (a tenant's key, for a feed), an error of the service ends the command.
+    # A tenant's key permits only the status of a feed. The command then has nothing else to show, so an error of the service ends it.
     with suppress(WeirError) if fields else nullcontext():
         status = STATUS.get(ref.kind)
         if status is not None:
@@ -192,7 +192,7 @@ STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
 
 
 def description(title: str, told: Mapping[str, Any]) -> Description:
-    """Return a declaration for the terminal, with the age of each change and with rounded measurements."""
+    """Return a declaration as the terminal shows it: measurements are rounded, and each change has its age."""
     if "status" in told:
         told = {**told, "status": rounded(told["status"])}
     changes = [
@@ -258,7 +258,7 @@ def delete_named(
     kind = kind_named(kind)
     if everything == bool(names):
         raise InvalidInput(
-            "write either the names of declarations or --all",
+            "the command needs either names of declarations or --all",
             "NAME",
             hint=f"list the names with `weir get {kind}`",
         )
@@ -279,7 +279,10 @@ NAMED = 5
 
 
 def delete_all(weir: Declarations, refs: Sequence[Ref]) -> None:
-    """Delete these declarations, each before the declarations that it uses. If one declaration does not exist, nothing is deleted."""
+    """Delete declarations in an order in which no declaration is deleted while another uses it.
+
+    If one of the declarations does not exist, nothing is deleted.
+    """
     for ref in refs:
         weir.get(ref.kind, name_of(ref))
     order: dict[Ref, int] = {}

@@ -44,7 +44,9 @@ def bench(
 ) -> None:
     """Measure how fast the engine runs the SQL queries of a workload. Exit code 1 if an answer is wrong."""
     if workload not in WORKLOADS:
-        raise UnknownName("no such workload", "WORKLOAD", workload, nearest(workload, WORKLOADS))
+        raise UnknownName(
+            "there is no workload of this name", "WORKLOAD", workload, nearest(workload, WORKLOADS)
+        )
     names = contestants(beside) if beside is not None else []
     data_read = w11_workload.read(data)
     outcome = w11_workload.run_engine(data_read, train)

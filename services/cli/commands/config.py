@@ -95,7 +95,9 @@ def chart_values(files: Iterable[Path]) -> ChartValues:
         said = read_data(path)
         if said is not None and not isinstance(said, dict):
             hint = "write a values file of the chart"
-            raise InvalidInput("the file must hold keys and values", value=said, file=str(path), hint=hint)
+            raise InvalidInput(
+                "the file must be a map of keys to values", value=said, file=str(path), hint=hint
+            )
         values = merged(values, said or {})
     return parse_model(ChartValues, values, ", ".join(map(str, files)))
 

@@ -1,4 +1,4 @@
-"""`weir demo`: run the three classes of the DILoS paper on a live system; Spark offers as much load as this machine can work off, or more."""
+"""`weir demo`: run the three classes of the DILoS paper on a live system; Spark sends as many rows as this machine can process, or more."""
 
 from __future__ import annotations
 
@@ -135,7 +135,10 @@ def demo(
     if result_path is not None:
         if result_path.is_dir():
             raise InvalidInput(
-                "this path is a folder", "--result", str(result_path), "name a file in this folder"
+                "the path of the report is a folder, not a file",
+                "--result",
+                str(result_path),
+                "name a file in this folder",
             )
         make_folder("--result", result_path.parent)
     lane_part = checked(

@@ -49,7 +49,7 @@ def down(
         return
     own = home.system()
     if own is not None and own.on_cluster:
-        # The `weir up` of this system gets no signal, because that process ends by itself when it notices that the system has ended.
+        # The process of `weir up` needs no signal: it ends by itself when it notices that its system has ended.
         with suppress(UnknownName):
             end_at(None, home)
         home.forget_system()
@@ -79,7 +79,8 @@ def end_process(home: Home, pid: int) -> None:
     while home.is_held():
         if time.monotonic() > until:
             raise Away(
-                f"`weir up` (process {pid}) has not ended within {END_S:g} s", hint="end this process by hand"
+                f"`weir up` (process {pid}) has not ended within {END_S:g} s",
+                hint="end the process of `weir up` by hand",
             )
         time.sleep(POLL_S)
     typer.echo(f"the system of {home.folder} has ended")

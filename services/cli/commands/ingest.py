@@ -39,7 +39,7 @@ from services.ingest.progress import FeedProgress
 from services.ingest.spark_supervisor import Brings, FollowedFeeds
 
 KEY_VARIABLE = "WEIR_API_KEY"
-# File that is touched at each poll of the service; a liveness probe checks its age.
+# File that is touched at each poll of the service; a liveness probe checks the file's age.
 ALIVE = "alive"
 
 FileOption = Annotated[
@@ -150,16 +150,17 @@ def follow_service(folder: Path, quiet: bool, output: Format) -> None:
 
 
 def feeds_seen(feeds: Sequence[FeedProgress], *problems: str) -> States:
-    """Return the states of feeds for the log, with the given problems followed by the problems of the feeds."""
+    """Return the states of feeds as the log needs them. Their problems are `problems`, followed by the last errors of the feeds."""
     return States(feed_states(feeds), [*problems, *feed_problems(feeds)])
 
 
 def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
-    """Return the gateway that receives the rows: the gateway at `endpoint`, or else of this home's system; None if no system runs."""
+    """Return the gateway that receives the rows: at `endpoint`, or else the gateway of the system of WEIR_HOME. Without a system, return None."""
     here = doors_here()
     if endpoint is None:
         home = str(home_of(os.environ).folder)
-        # If no system runs from this home, a running `weir demo` is used, which has no home. The system of another home is never used.
+        # If no system runs from this WEIR_HOME, a running `weir demo` is used, because a demonstration has no home of its own.
+        # The system of another WEIR_HOME is never used.
         near = [url for url, door in here.items() if door.home == home]
         near = near or [url for url, door in here.items() if door.home is None]
         if not near:
@@ -204,7 +205,7 @@ def doors_here() -> dict[str, DoorHere]:
 
 @contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Raise SystemExit in the block on SIGTERM, so that the block ends in order, as after Ctrl-C."""
+    """Raise SystemExit in the block on SIGTERM, so that the block cleans up before it ends, as after Ctrl-C."""
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield

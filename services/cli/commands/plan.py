@@ -86,7 +86,10 @@ def rates_of(told: Iterable[str]) -> dict[str, float]:
             rates[stream] = float(rows)
         except ValueError:
             raise InvalidInput(
-                "the rate is not of the form STREAM=ROWS", "--rate", rate, "write it as ticks=5000"
+                "the expected rate of a stream is not of the form STREAM=ROWS",
+                "--rate",
+                rate,
+                "write, for example, ticks=5000 for 5,000 rows per second of the stream ticks",
             ) from None
     return rates
 

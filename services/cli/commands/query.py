@@ -132,7 +132,7 @@ def failing_queries() -> dict[str, str]:
             for failure in class_.get("failures", ()):
                 names = (f"{class_['name']}/{query}" for query in failure["queries"])
                 losses += [(failure["part"], failure["reason"], name) for name in names]
-    # If several operators of a query fail, the text with the largest part replaces the other texts.
+    # If rows fail in several operators of a query, the text shows the operator with the largest part of failed rows.
     return {
         name: f"{part:.0%} of its rows in the last minute of input failed: {reason}"
         for part, reason, name in sorted(losses)
@@ -155,7 +155,7 @@ def sql_of(sql: str | None, file: Path | None) -> str:
     """Return the statement from the argument, from the file, or from standard input if the argument is `-`."""
     if (sql is None) == (file is None):
         hint = 'write weir query add TENANT/QUERY "SELECT …", or --file FILE'
-        raise InvalidInput("write the statement either as SQL or with --file", "SQL", hint=hint)
+        raise InvalidInput("the command needs the statement either as SQL or in a file", "SQL", hint=hint)
     if file is not None:
         return read_text(file)
     assert sql is not None

@@ -85,7 +85,7 @@ def results(
 
 
 def write(found: RemoteResults, writer: ResultsWriter) -> None:
-    """Write each page as it arrives."""
+    """Write each page of rows as soon as the page arrives."""
     is_noted = False
     while not found.is_over:
         page = found.page()
@@ -113,7 +113,7 @@ def ended_by_ctrl_c() -> Iterator[None]:
     An exception inside a call could leave the connection pool locked, and closing the pool would then hang.
     """
     before = signal.getsignal(signal.SIGINT)
-    # A process that ignores SIGINT, or has its own handler, keeps this setting.
+    # If the process ignores SIGINT or has its own handler for SIGINT, nothing is changed.
     if before is not signal.default_int_handler:
         yield
         return
@@ -131,13 +131,16 @@ def until_nobody_reads() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python writes its buffered output when the process ends; with this line, that write does not fail again.
+        # Python writes buffered output when the process ends. Output is sent to /dev/null, so that this last write does not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit from None
 
 
 def check_read() -> None:
-    """Raise BrokenPipeError if the reader has closed the pipe. While there are no new rows, no write would show that the pipe is closed."""
+    """Raise BrokenPipeError if the program that reads the output has closed the pipe.
+
+    A write would also show that the pipe is closed, but without new rows nothing is written.
+    """
     try:
         out = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -234,7 +237,7 @@ class Table(ResultsWriter):
         while len(widths) > 1 and total(widths) > width:
             widths.popitem()
         if values and values[0] not in widths:
-            # If only the row number would fit, the first value is shown as well, shortened to the rest of the line.
+            # If only the row number fits, the first value is shortened so that it also fits.
             first = names[0]
             room = width - widths[first] - GAP
             widths = {first: widths[first], values[0]: room} if room > 0 else widths
@@ -277,7 +280,7 @@ def writer_of(output: Output, is_endless: bool) -> ResultsWriter:
 
 
 def names_of(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Return the names of the columns: first those of the rows (`_seq`, `_kept`), then those of the query."""
+    """Return the names of the columns: first `_seq` and `_kept`, which every result has, then the columns of the query."""
     return list(dict.fromkeys((*rows[0], *columns)))
 
 

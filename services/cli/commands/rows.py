@@ -190,7 +190,9 @@ def parsed(text: bytes, place: str) -> Any:
 
 def checked(row: object, place: str) -> Mapping[str, Any]:
     if not isinstance(row, dict):
-        raise InvalidInput("a row must be an object", value=row, file=place, hint='write {"column": value}')
+        raise InvalidInput(
+            "a row must be a JSON object", value=row, file=place, hint='write {"column": value}'
+        )
     return row
 
 

@@ -46,7 +46,7 @@ from services.cli.tables.progress import progress
 from services.cli.tables.sheet import Sheet, screen
 
 Output = Literal["table", "wide", "json", "csv"]
-# Endings with which --out names a file; any other path is a folder.
+# Endings of a path in --out that name a file; a path with another ending is a folder.
 FILES = (".parquet", ".csv", ".jsonl")
 ROWS_SHOWN = 10
 SLICE_S = 1.0
@@ -245,7 +245,7 @@ def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
         name = columns.get(schema_field.name.lower())
         if name is None:
             raise UnknownName(
-                "the input has no such column",
+                "the input has no column of this name",
                 stream.name,
                 schema_field.name,
                 nearest(schema_field.name, table.column_names),
@@ -255,7 +255,7 @@ def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
         except pa.ArrowException as error:
             hint = f"declare the column with its type in the file ({table.column(name).type})"
             raise InvalidInput(
-                f"column {name} is not {schema_field.type}: {error}", stream.name, None, hint
+                f"column {name} cannot be read as {schema_field.type}: {error}", stream.name, None, hint
             ) from None
     rows = pa.Table.from_arrays(arrays, schema=stream.schema.arrow)
     timed = rows if stream.time is None else rows.filter(rows.column(stream.time).is_valid())
@@ -312,7 +312,7 @@ def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[S
 
 
 def event_times(stream: StreamSchema, table: pa.Table) -> Any:
-    """Return event times in µs, each raised to the largest time of the rows before it; None for a stream without event time."""
+    """Return event times in µs that never fall: a smaller time is raised to the largest time before it. Without event time, return None."""
     if stream.time is None:
         return None
     column = table.column(stream.time).cast(pa.int64()).to_numpy()
@@ -421,7 +421,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
     heads = ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple")
     table = Sheet("operator network", heads, left=4)
     for line, node in zip(explained(runner), runner.network.nodes, strict=True):
-        # A pane operator emits only the progress of event time, no tuples, so the table shows no output and selectivity for it.
+        # A pane operator emits no tuples, only the progress of event time. So its output and selectivity stay empty.
         passes = not node.tells
         cost_s = node.mean_cost_s
         cells = (

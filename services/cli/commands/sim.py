@@ -48,7 +48,7 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class SimulationJob:
-    """Settings of one simulation in a comparison of several; they are sent to the process that runs the simulation."""
+    """Settings of one simulation in a comparison. They are sent to the process that runs the simulation."""
 
     label: str
     scenario: Scenario
@@ -223,7 +223,9 @@ def sim_classes(scenario: Scenario, options: SimOptions) -> None:
     scenario = configured(scenario, options.policy, options.seconds)
     explain = options.explain
     if explain is not None and explain not in (names := [class_.name for class_ in scenario.classes]):
-        raise UnknownName("no such class", "--explain", explain, nearest(explain, names))
+        raise UnknownName(
+            "the scenario has no class of this name", "--explain", explain, nearest(explain, names)
+        )
     if options.report is not None:
         make_folder("--report", options.report)
     if options.record is not None:
@@ -236,7 +238,7 @@ def sim_classes(scenario: Scenario, options: SimOptions) -> None:
 
 
 def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
-    """Raise InvalidInput for options that exclude each other, and for options of periodic queries without such queries."""
+    """Raise InvalidInput for options that exclude each other, and for options of periodic queries if the scenario has no periodic queries."""
     if options.schedules or options.schedule is not None:
         raise InvalidInput(
             f"this option needs a scenario of periodic queries, and {scenario.name} has classes",
@@ -246,7 +248,9 @@ def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
         )
     compares = options.compare or options.policies
     if options.compare and options.policies:
-        raise InvalidInput("--compare and --policies cannot be combined", hint="run the command twice")
+        raise InvalidInput(
+            "--compare and --policies cannot be combined", hint="run the command once with each option"
+        )
     if options.manager is not None:
         known_manager(options.manager)
     if options.compare and options.manager is not None:
@@ -291,7 +295,7 @@ def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) 
 
 
 def refuse_of_classes(name: str, options: Mapping[str, object]) -> None:
-    """Raise InvalidInput for an option of classes, given with a scenario of periodic queries."""
+    """Raise InvalidInput if an option that applies only to classes is given for a scenario of periodic queries."""
     for option, value in options.items():
         if value is not None:
             hint = INSTEAD.get(option, f"leave {option} out")

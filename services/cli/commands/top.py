@@ -107,7 +107,8 @@ def reachable(address: str | None, home: Home) -> str:
         systems = {own.name: Cluster(own.address, own.auth_mode)}
     elif address is None:
         home.must_not_be_killed()
-        # If no system runs from this home, a running `weir demo` is used, which has no home. The system of another home is never used.
+        # If no system runs from this WEIR_HOME, a running `weir demo` is used, because a demonstration has no home of its own.
+        # The system of another WEIR_HOME is never used.
         systems = {name: cluster for name, cluster in here.items() if cluster.home is None}
     else:
         systems = {name: cluster for name, cluster in here.items() if cluster.address == address}

@@ -190,7 +190,7 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            # The function is registered before everything else, so that it is called after everything else has ended.
+            # `log_end` is registered first, so that it is called last, after all parts have ended.
             running.push(partial(log_end, settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
@@ -209,7 +209,7 @@ def up(
 
 
 def check_feeds(catalog: Catalog, folder: Path, settings: UpSettings) -> None:
-    """Raise InvalidInput if feeds of this machine need a Java that is not installed, or their folder cannot be created."""
+    """Raise InvalidInput if feeds run on this machine, but Java is missing or the folder of the feeds cannot be created."""
     feeds = None if settings.on_cluster else catalog.desired().file
     if feeds is not None:
         find_java(feeds.session.java_home, os.environ)
@@ -217,7 +217,7 @@ def check_feeds(catalog: Catalog, folder: Path, settings: UpSettings) -> None:
 
 
 def log_end(on_cluster: bool, _kind: object, problem: BaseException | None, _trace: object) -> None:
-    """Log which part has ended and which signal has ended it; `problem` is the exception that the signal has raised."""
+    """Log the end of a part of `weir up`, and the signal that caused it; `problem` is the exception that the signal has raised."""
     ended = "the service has ended, the system keeps running" if on_cluster else "the system has ended"
     match problem:
         case KeyboardInterrupt():
@@ -335,7 +335,7 @@ def watching(system: System) -> Watch:
 
 
 def from_here(endpoint: str, host: str) -> str:
-    """Return the endpoint of a gateway for use on this machine, which may not resolve its own public name."""
+    """Return the endpoint of a gateway in a form that works on this machine, even if the machine cannot resolve its own public name."""
     if host not in EVERYWHERE:
         return endpoint
     scheme, port = endpoint.partition("://")[0], endpoint.rpartition(":")[2]
@@ -357,7 +357,7 @@ class Overview:
         feeds = [ingest_table("feeds", self._machine.feeds())]
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
-        # Problems of classes and feeds are not repeated below the tables of classes and feeds.
+        # The tables of classes and feeds already show the problems of classes and feeds, so these problems are not listed again.
         problems = (
             Text(problem, style="yellow")
             for problem in (

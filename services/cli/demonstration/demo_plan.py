@@ -17,7 +17,7 @@ from configs.scenario.scenario import Scenario, load_scenario
 
 WHOLE = "dilos-sc"
 READINGS = "readings"
-# Fraction of its share that the class with the highest priority asks for in the scenario `overload`.
+# In the scenario `overload`, the class with the highest priority asks for this fraction of its share.
 ENTITLED_PART = 0.8
 
 
@@ -36,7 +36,7 @@ class DemoScenario:
     """Pairs of (start as a fraction of the run, load as a fraction of the capacity) by class; None for the preset's own rates."""
 
 
-# Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. At first, each has more than it needs.
+# Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. At first, the share of each class is larger than its load.
 # Then class 1 becomes idle, and class 2 asks for far more than its share: a loan is visible even if Spark brings less input than planned.
 # Later, class 1 asks for its share again while class 2 still asks for more than its own. At the end, class 3 borrows from both.
 LENDING: Mapping[str, Sequence[tuple[float, float]]] = {
@@ -74,7 +74,7 @@ SCENARIOS: Mapping[str, DemoScenario] = {
 
 def demo_scenario(name: str) -> DemoScenario:
     if name not in SCENARIOS:
-        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS))
+        raise UnknownName("there is no scenario of this name", "--scenario", name, nearest(name, SCENARIOS))
     return SCENARIOS[name]
 
 

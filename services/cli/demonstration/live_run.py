@@ -82,7 +82,7 @@ class Watched:
         return RunMoment(status.at, {view.name: view for view in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
-        """Add these classes, and wait until they read their streams, because they would miss all earlier rows."""
+        """Add classes, and wait until each class reads its streams, because a class misses all rows that arrive earlier."""
         self.system.apply(classes)
         self.system.wait_ready()
         streams = [stream for class_ in classes for stream in w11.names(f"{class_.name}_").values()]
@@ -106,7 +106,7 @@ class Watched:
 def calibrated(
     watched: Watched, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table], settings: LiveSettings
 ) -> Calibration:
-    """Measure the throughput of these classes, which must be lossless, while they get all the input they can take."""
+    """Measure the throughput of classes that get as much input as they can take; the classes must be lossless."""
     watched.host(classes)
     feeder = watched.feeder(classes, tables)
     try:

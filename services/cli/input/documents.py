@@ -75,7 +75,9 @@ def text_of(path: Path) -> str:
     text = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
     if len(text) > FILE_BYTES_MAX:
         raise InvalidInput(
-            "the input has more than 10 MB", file=STDIN_NAME, hint="send documents, not rows of data"
+            "the input has more than 10 MB",
+            file=STDIN_NAME,
+            hint="pipe declarations only; send rows of data with `weir rows put`",
         )
     try:
         return text.decode("utf-8")

@@ -123,7 +123,7 @@ def check_stdin(sql: Sql, files: Mapping[str, Path]) -> None:
 
 
 def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
-    """Return the SQL with each `FROM 'file'` changed to `FROM "file"`, a stream name, and the files by these names."""
+    """Return the SQL with each file name in `FROM 'file'` as a stream name, `FROM "file"`, and the files by stream name."""
     tokens = tokenized(text, FILE_BYTES_MAX)
     files: dict[str, Path] = {}
     for place, token in enumerate(tokens):
@@ -131,7 +131,7 @@ def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
         if token.token_type is not TokenType.STRING or not is_after_from(tokens, place):
             continue
         path = Path(token.text).expanduser()
-        # A literal with escapes is not replaced, because the replacement would shift the positions of the tokens behind it.
+        # A text with escapes stays as it is, because its replacement would shift the positions of all later tokens.
         if has_format(path) and written == f"'{token.text}'" and '"' not in token.text:
             files[token.text] = path
             text = f'{text[: token.start]}"{token.text}"{text[token.end + 1 :]}'
@@ -223,9 +223,14 @@ def check_time(name: str, column: str, declared: Mapping[str, StreamSchema]) -> 
             "this option cannot be used for a stream that CREATE STREAM declares", "--time", name, hint
         )
     if name:
-        raise UnknownName("no such stream", "--time", name, "name a stream of --input")
+        raise UnknownName(
+            "no --input reads a stream of this name", "--time", name, "name a stream of --input"
+        )
     raise UnknownName(
-        "no inferred stream has this column", "--time", column, "name a column of an --input file"
+        "no stream that --input reads has a column of this name",
+        "--time",
+        column,
+        "name a column of an --input file",
     )
 
 
@@ -258,7 +263,7 @@ def check_inputs(content: RunInput) -> None:
         for name in (source.stream.name for source in sources(query.plan) if isinstance(source, Scan)):
             if name not in content.rows:
                 raise InvalidInput(
-                    f"query {query.name} reads this stream, and no --input gives its rows",
+                    f"query {query.name} reads this stream, but no --input reads rows of the stream",
                     "--input",
                     name,
                     f"add --input {name}=FILE",

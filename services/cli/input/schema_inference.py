@@ -79,7 +79,7 @@ def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
                 str(field.type),
                 hint,
             )
-        raise UnknownName("the file has no such column", option, None, nearest(time, schema.names))
+        raise UnknownName("the file has no column of this name", option, None, nearest(time, schema.names))
     candidates = [place for place, field in enumerate(schema) if pa.types.is_timestamp(field.type)]
     if len(candidates) > 1:
         names = [schema.field(place).name for place in candidates]

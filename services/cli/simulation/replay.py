@@ -103,7 +103,7 @@ def core_remarks(core: CoreReport) -> list[str]:
 
 
 def delivery_remarks(one: Delivery) -> list[str]:
-    """Return a line about lost messages; messages around the start or the end of a process are excused."""
+    """Return a line about lost messages. Messages near the start or the end of a process do not count as lost."""
     if one.first_lost is None:
         return []
     lost, first = one.sent - one.heard - one.excused, one.first_lost

@@ -62,7 +62,7 @@ def declarations_table(
     return table
 
 
-# Heads of the columns that may hold long texts.
+# Headings of the columns that may contain long texts.
 LONG = {"text", "sql", "declared as", "overrides", "streams"}
 
 

@@ -42,7 +42,7 @@ QUALITY_COLUMNS: Mapping[str, Callable[[ClassView], str]] = {
     "bytes": lambda view: compact(view.figures.queue_bytes),
     "res/s": lambda view: compact(view.figures.results_per_s),
 }
-# Columns that are filled even for a class that does not run; its other cells stay empty.
+# Columns with a value even for a class that does not run. All other cells of such a class stay empty.
 DECLARED = ("class", "share/own")
 QUERY_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "query": lambda query: escape(query["query"]),

@@ -70,7 +70,7 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
             formats = {name: formats[name]} if name in formats else {}
         if name is not None and not formats:
             raise UnknownName(
-                "no such Feed", value=name, hint="list the feeds with `weir get feeds`"
+                "there is no Feed of this name", value=name, hint="list the feeds with `weir get feeds`"
             ) from None
         unknown = f"states are not known: {sentence(problem)}"
         why = problem.title if isinstance(problem, NotAllowed) else unknown
@@ -129,7 +129,7 @@ def errors(statuses: Sequence[Status]) -> list[Text]:
 
 
 def late_part(streams: Sequence[Status]) -> str:
-    """Return the part of the rows offered to classes that came too late for their windows."""
+    """Return the part of late rows: rows that came too late for their windows, divided by all rows that were offered to classes."""
     offered = sum(stream["offered"] for stream in streams)
     return f"{100 * sum(stream['late'] for stream in streams) / offered:.1f}%" if offered else UNKNOWN
 

@@ -107,7 +107,7 @@ class Sheet(Lines):
             yield from wrapped(console, Text.from_markup(self.caption), width)
 
     def shown(self, width: int) -> list[int] | None:
-        """Return the indices of columns that fit; None if rows must be shown as records (property 4, or `whole`)."""
+        """Return the indices of the columns that fit. Return None if too few columns fit, so that each row must be shown as a record."""
         places = list(range(len(self.heads)))
         named = [self.heads.index(head) for head in self.least]
         least = iter([*named, *(place for place in reversed(places) if place not in named)])
@@ -123,7 +123,7 @@ class Sheet(Lines):
         return sum(map(self.narrowest, places)) + gap * (len(places) - 1)
 
     def gap(self, width: int) -> int:
-        """Return the number of spaces between columns: the usual number, or one less if otherwise not all columns would fit."""
+        """Return the number of spaces between columns: GAP, or one space less if all columns fit only then."""
         places = range(len(self.heads))
         return GAP - 1 if self.needed(places, GAP - 1) <= width < self.needed(places, GAP) else GAP
 
@@ -239,7 +239,7 @@ def printable(text: str) -> str:
 
 
 def cut_to(text: Text, width: int) -> Text:
-    """Return the beginning of a text that fits; it ends with a whole word if there is a space in its second half."""
+    """Return the beginning of a text that fits into a width. It ends after a whole word, unless that word would be too long."""
     if text.cell_len <= width:
         return text
     text = text.copy()

@@ -46,7 +46,7 @@ class SystemMachine:
     """Running system with the methods by which the reconciler changes it; only one thread calls these methods."""
 
     def __init__(self, system: System, own_key: str, mirrors: Mirrors, brings: Brings | None = None) -> None:
-        """All gateways accept `own_key` in addition to the catalog's keys. Without `brings`, another process runs the feeds."""
+        """All gateways accept `own_key` and the keys of the catalog. `brings` runs the feeds; None if another process runs them."""
         self._system, self._own_key, self._mirrors, self._brings = system, own_key, mirrors, brings
         self._polled: dict[str, MirrorDeclaration] = {}
         self._caught_up: dict[str, float] = {}
@@ -118,7 +118,7 @@ class SystemMachine:
         return self._mirrors.progress()
 
     def stop(self) -> None:
-        """End the mirrors and Spark. The code that started the system also ends it."""
+        """Stop the mirrors and Spark, but not the system: the code that started the system also ends it."""
         self._stopping.set()
         self._mirrors.stop()
         if self._brings is not None:
@@ -130,8 +130,8 @@ class SystemMachine:
             self._call(node, "publish_keys", keys.with_key(self._own_key))
             self._opened |= {node}
 
-    # The coordinator sends changes to gateways without waiting for them, so these methods also call the gateway directly.
-    # When such a method returns, the gateway has made the change.
+    # The coordinator sends changes to gateways without waiting for an answer.
+    # So `_declare` and `_drop` also call the gateway directly: when they return, the gateway has made the change.
 
     def _declare(self, name: str, sql: str) -> None:
         self._system.declare_stream(sql)

@@ -34,7 +34,7 @@ AWAY_S = 10.0
 # Seconds without an answer of the coordinator after which `weir up` ends.
 # After 60 s without its head node, Ray would kill the process without an error message of Weir.
 AWAY_MOST_S = 45.0
-# Maximum seconds until a change is acknowledged, even if it is not made yet: a first query starts a host in two seconds.
+# Maximum seconds until a change is acknowledged, even if the change is not made yet: starting a host takes two seconds.
 ENACT_S = 5.0
 STARTING = "the system is being started"
 # Environment variables with keys that were created elsewhere, for example for the pods of a cluster, by the key's principal.
@@ -69,7 +69,7 @@ def served(
         try:
             yield Served(service, serving, None if ADMIN in given else home)
         finally:
-            # Another service may have written its own address to the file meanwhile. That address must stay.
+            # If another service has written its own address to the file meanwhile, that address must stay.
             with suppress(OSError):
                 if home.endpoint.read_text(encoding="utf-8") == serving.url:
                     home.endpoint.unlink()
@@ -125,7 +125,7 @@ class Served:
         # Forecasts may take seconds, so the tuner has its own process for them, and no `weir plan` has to wait for a forecast.
         forecasting = Aside()
         running.enter_context(Tuner(source, watch, forecasting.forecasts))
-        # The exit stack ends the forecasting process first, because it was entered after the tuner: a waiting tuner then stops waiting.
+        # The forecasting process is entered after the tuner, so it ends first. A tuner that waits for a forecast then stops waiting.
         running.enter_context(forecasting)
         aside = running.enter_context(Aside())
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
@@ -175,7 +175,7 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         key, info = catalog.keys.create(PRINCIPAL, [ADMIN], who)
     except InvalidInput as problem:
-        # The existing keys are in another home with the same catalog, or their files are lost.
+        # The principal has its maximum number of keys: in another WEIR_HOME with the same catalog, or in files that are lost.
         problem.hint = (
             f"revoke a key with `weir keys revoke`, or write an existing key to {path}: {problem.hint}"
         )
@@ -183,7 +183,7 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         write_private(path, f"{key}\n")
     except InvalidInput:
-        # The key could not be written to its file, so that no user can ever read it.
+        # The file of the key could not be written. The key is revoked, because no user could ever read it.
         catalog.keys.revoke(info.id, who)
         raise
     service.snapshot.refresh()

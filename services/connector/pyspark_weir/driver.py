@@ -73,7 +73,9 @@ def to_weir(
     streams = [written.stream] if split is None else list(split)
     for name in columns or ():
         if name not in streams:
-            raise OptionError(f"columns: no stream {name!r} is written; {nearest(name, streams)}")
+            raise OptionError(
+                f"columns: {name!r} is not one of the streams that are written; {nearest(name, streams)}"
+            )
     gateway = GatewayClient(written.connection)
 
     def publish(df: DataFrame, batch_id: int) -> None:

@@ -59,7 +59,7 @@ def test_experiments_are_listed_without_running(papers: Terminal, tmp_path: Path
 
 def test_an_unknown_name_is_refused_with_the_nearest(papers: Terminal) -> None:
     assert papers("dilos-redistributions") == refusal(
-        "NAMES: no such experiment or paper (got 'dilos-redistributions')",
+        "NAMES: there is no experiment and no paper of this name (got 'dilos-redistributions')",
         "  hint: did you mean dilos-redistribution?",
     )
 

@@ -53,15 +53,21 @@ def problem(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", ": the file is empty\n  hint: write documents, each with `kind:`, one of PriorityClass, Tenant"),
-        ("---\n---\n", ": the file is empty"),
-        ("- a\n", ", document 1: a document must hold keys and values (got ['a'])"),
+        (
+            "",
+            ": the file contains no documents\n  hint: write documents, each with `kind:`, one of PriorityClass, Tenant",
+        ),
+        ("---\n---\n", ": the file contains no documents"),
+        ("- a\n", ", document 1: a document must be a map of keys to values (got ['a'])"),
         (
             "name: x",
-            ", document 1: kind: a required value is missing\n  hint: add `kind:`, one of PriorityClass",
+            ", document 1: kind: a required value is missing\n  hint: add `kind:` with one of PriorityClass",
         ),
-        ("kind: Tenat", ", document 1: kind: no such kind (got 'Tenat')\n  hint: did you mean Tenant?"),
-        ("kind: [1]", ", document 1: kind: no such kind (got [1])"),
+        (
+            "kind: Tenat",
+            ", document 1: kind: there is no kind of document with this name (got 'Tenat')\n  hint: did you mean Tenant?",
+        ),
+        ("kind: [1]", ", document 1: kind: there is no kind of document with this name (got [1])"),
         (
             "---\n---\nkind: Tenant\nname: acme\npriority: 3\npriority_class: gold",
             ", document 2 (Tenant acme): priority: unknown key (got 'priority')\n  hint: did you mean priority_class?",
@@ -102,8 +108,8 @@ def problem(text: str) -> str:
         ),
         ("kind: Tenant\n---\n\tname: x", ": line 3, column 1: the file is not valid YAML"),
         ("a: \x07", ": the file is not valid YAML"),
-        ("&a [*a, *a]", ", document 1: a document must hold keys and values"),
-        ("[" * 5000, ": the file is not valid YAML: nested too deeply"),
+        ("&a [*a, *a]", ", document 1: a document must be a map of keys to values"),
+        ("[" * 5000, ": the file is not valid YAML: its values are nested too deeply"),
     ],
 )
 def test_invalid_document_is_refused_with_file_field_and_hint(text: str, message: str) -> None:
@@ -124,7 +130,7 @@ def test_same_name_in_two_files_is_refused() -> None:
 
 def test_oversized_or_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_bytes(b"#" * 10_000_001)
-    with pytest.raises(InvalidInput, match="the file has too many bytes"):
+    with pytest.raises(InvalidInput, match="the file has more than 10,000,000 bytes"):
         read_text(tmp_path / "large.yaml")
     with pytest.raises(InvalidInput, match="the file cannot be read: no such file"):
         read_text(tmp_path / "none.yaml")

@@ -127,12 +127,12 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         f"{TOP}.synopsis",
         "packet",
-        f"{TOP}.synopsis: no such synopsis (got 'packet')\n  hint: did you mean packets?",
+        f"{TOP}.synopsis: the scenario has no synopsis of this name (got 'packet')\n  hint: did you mean packets?",
     ),
     (
         "synopses.other",
         {"interval_s": 1},
-        "synopses.other: no group reads this synopsis\n  hint: remove the synopsis, or let a group read it",
+        "synopses.other: the scenario declares a synopsis that no group reads\n  hint: remove the synopsis, or name it as the `synopsis` of a group",
     ),
     (
         "synopses.packets.rate",
@@ -161,7 +161,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "schedule",
         {"kind": "hybird"},
-        "schedule.kind: no such kind (got 'hybird')\n  hint: did you mean hybrid?",
+        "schedule.kind: there is no kind of this name (got 'hybird')\n  hint: did you mean hybrid?",
     ),
     (
         "schedule",
@@ -189,7 +189,11 @@ MISTAKES: list[tuple[str, object, str]] = [
         "claims[0].metric: the value is not one of the allowed choices (got 'troughput')\n  hint: did you mean throughput?",
     ),
     # scenarios of a wrong kind
-    ("kind", "periodical", "kind: no such kind (got 'periodical')\n  hint: did you mean periodic?"),
+    (
+        "kind",
+        "periodical",
+        "kind: there is no kind of scenario with this name (got 'periodical')\n  hint: did you mean periodic?",
+    ),
     (
         "kind",
         GONE,
@@ -275,7 +279,7 @@ def test_drawn_queries_without_groups_are_refused() -> None:
     with pytest.raises(InvalidInput) as caught:
         load_any_scenario("scenario.yaml")
     assert str(caught.value) == (
-        "scenario.yaml: drawn: drawn adds queries to groups, but there are no groups\n"
+        "scenario.yaml: drawn: `drawn` adds queries to groups, but the scenario has no groups\n"
         "  hint: add `groups:`, or remove `drawn:`, which `aggregates` do not need"
     )
 

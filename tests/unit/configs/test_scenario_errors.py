@@ -84,7 +84,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "claims",
         [{"metric": "staleness.mean", "policy": "hr", "below": "hnrr", "by_pct": 20}],
-        "claims[0].below: no such policy (got 'hnrr')\n  hint: did you mean hnr?",
+        "claims[0].below: there is no policy of this name (got 'hnrr')\n  hint: did you mean hnr?",
     ),
     # numbers outside of their range
     (
@@ -262,7 +262,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "classes[1].policy.kind",
         "bsdd",
-        "classes[1].policy.kind: no such kind (got 'bsdd')\n  hint: did you mean bsd?",
+        "classes[1].policy.kind: there is no kind of this name (got 'bsdd')\n  hint: did you mean bsd?",
     ),
     (
         "classes[1].policy",
@@ -278,7 +278,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "faults[0].kind",
         "host_die",
-        "faults[0].kind: no such kind (got 'host_die')\n  hint: did you mean host_dies?",
+        "faults[0].kind: there is no kind of this name (got 'host_die')\n  hint: did you mean host_dies?",
     ),
     (
         "classes[0].victim",
@@ -305,7 +305,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "classes[0].network",
         "alarm",
-        "classes[0].network: no such network (got 'alarm')\n  hint: did you mean alarms?",
+        "classes[0].network: the scenario has no network of this name (got 'alarm')\n  hint: did you mean alarms?",
     ),
     (
         f"{STREAMS}.alerts",
@@ -316,7 +316,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         f"{STREAMS}.alert",
         {"arrivals": {"kind": "constant", "rate": 1}},
-        f"{STREAMS}.alert: no query reads this stream\n  hint: did you mean alerts?",
+        f"{STREAMS}.alert: the class has input for a stream that none of its queries reads\n  hint: did you mean alerts?",
     ),
     (
         f"{STREAMS}.alerts.arrivals.steps",
@@ -378,7 +378,11 @@ MISTAKES: list[tuple[str, object, str]] = [
         "networks.alarms.selectivity_min: selectivity_min must not exceed selectivity_max, which is 0.2 (got 0.5)\n"
         "  hint: lower selectivity_min or raise selectivity_max",
     ),
-    ("faults[0].name", "gould", "faults[0].name: no such class (got 'gould')\n  hint: did you mean gold?"),
+    (
+        "faults[0].name",
+        "gould",
+        "faults[0].name: the scenario has no class of this name (got 'gould')\n  hint: did you mean gold?",
+    ),
     (
         "faults[0].at_s",
         10,
@@ -392,7 +396,7 @@ NOT_A_SCENARIO: list[tuple[str, str]] = [
     ("", "the file is empty\n  hint: add the required keys: name, seconds, networks, classes"),
     (
         "- a\n- b",
-        "the file must hold keys and values (got ['a', 'b'])\n"
+        "the file must be a map of keys to values (got ['a', 'b'])\n"
         "  hint: add the required keys: name, seconds, networks, classes",
     ),
     (
@@ -426,7 +430,7 @@ NOT_A_SCENARIO: list[tuple[str, str]] = [
     ),
     (
         "[" * 3000,
-        "the file is not valid YAML: nested too deeply\n  hint: use at most about ten levels",
+        "the file is not valid YAML: its values are nested too deeply\n  hint: use at most about ten levels",
     ),
 ]
 
@@ -502,7 +506,7 @@ def test_a_file_that_is_not_text_is_refused() -> None:
 
 def test_a_huge_file_is_refused_by_its_size() -> None:
     assert str(refusal(b"#" * (FILE_BYTES_MAX + 1))) == (
-        "scenario.yaml: the file has too many bytes (got 10000001)\n"
+        "scenario.yaml: the file has more than 10,000,000 bytes (got 10000001)\n"
         "  hint: give a settings file of at most 10 MB, not a file of data"
     )
 
@@ -547,7 +551,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest_name(
     with pytest.raises(UnknownName) as caught:
         load_scenario(source)
     assert str(caught.value) == (
-        f"SCENARIO: no such preset (got '{source}')\n  hint: give a preset's name or the path of a .yaml file; {hint}"
+        f"SCENARIO: there is no preset and no file of this name (got '{source}')\n  hint: give a preset's name or the path of a .yaml file; {hint}"
     )
 
 
@@ -566,7 +570,7 @@ def test_an_error_survives_pickling() -> None:
 def test_a_source_too_long_for_a_path_is_an_unknown_preset() -> None:
     with pytest.raises(UnknownName) as caught:
         load_scenario("z" * 5000)
-    assert caught.value.title == "no such preset"
+    assert caught.value.title == "there is no preset and no file of this name"
 
 
 def test_a_scenario_inherits_missing_fields_from_the_scenario_it_extends() -> None:
@@ -587,7 +591,7 @@ def test_a_scenario_inherits_missing_fields_from_the_scenario_it_extends() -> No
         ),
         (
             "extends: overlaod-2x",
-            "scenario.yaml: extends: no such preset (got 'overlaod-2x')\n"
+            "scenario.yaml: extends: there is no preset and no file of this name (got 'overlaod-2x')\n"
             "  hint: give a preset's name or the path of a .yaml file; did you mean overload-2x?",
         ),
         (

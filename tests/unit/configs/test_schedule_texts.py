@@ -26,10 +26,13 @@ def test_compared_schedules_are_those_of_the_papers_and_of_claims() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hybird", "--schedule: no such schedule (got 'hybird')\n  hint: did you mean hybrid?"),
+        (
+            "hybird",
+            "--schedule: there is no schedule of this name (got 'hybird')\n  hint: did you mean hybrid?",
+        ),
         (
             "hybrid:late",
-            "--schedule: this is not a setting of the form NAME=VALUE (got 'late')\n  hint: write hybrid:late=off",
+            "--schedule: a setting is not of the form NAME=VALUE (got 'late')\n  hint: write hybrid:late=off",
         ),
         (
             "none:late=off",

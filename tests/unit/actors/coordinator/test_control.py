@@ -41,18 +41,18 @@ def three(world: World, now: float = 0.0) -> World:
         (
             [declared("a"), declared("b", streams=(READINGS.replace("float64", "float32"),))],
             "classes.b.streams",
-            "class gold declares stream readings differently",
+            "class gold declares a stream of this name with other columns or another event time",
         ),
         (
             [declared("a", min_share=0.6), declared("b")],
             "classes.a.min_share",
             "exceeds the class's original share",
         ),
-        ([declared("a", key="room")], "classes.a.key", "has no such column"),
+        ([declared("a", key="room")], "classes.a.key", "has no column of this name"),
         (
             [declared("a", key="sensor", shards=2, queries={"q": ALL})],
             "classes.a.queries.q",
-            "split by sensor",
+            "split into shards by sensor",
         ),
         (
             [declared("a", key="sensor", shards=2, streams=(READINGS, ALERTS.replace("int32", "int64")))],
@@ -98,7 +98,7 @@ def test_unknown_classes_and_queries_are_refused() -> None:
     ):
         with pytest.raises(InvalidInput, match="did you mean gold"):
             ask()
-    with pytest.raises(InvalidInput, match="no such query"):
+    with pytest.raises(InvalidInput, match="no query of this name"):
         plane.remove_query("gold", "p", 1.0)
 
 
@@ -149,7 +149,7 @@ def test_adding_and_removing_queries_updates_only_their_host() -> None:
     assert dict(world.units[host][0].declared.queries) == {"q": BY_SENSOR, "all": ALL}
     assert all(world.units[other] is before[other] for other in before if other != host)
     world.plane.add_query("gold", "over", "SELECT sensor FROM q", 1.0)
-    with pytest.raises(InvalidInput, match="query over reads the output"):
+    with pytest.raises(InvalidInput, match="query over reads its output"):
         world.plane.remove_query("gold", "q", 1.0)
     world.plane.remove_query("gold", "over", 1.0)
     world.plane.remove_query("gold", "q", 1.0)
@@ -480,7 +480,7 @@ def test_a_stream_declared_again_with_other_columns_is_refused() -> None:
         world.plane.declare_stream(other, 1.0)
     with pytest.raises(InvalidInput, match="already declared with other columns"):
         world.plane.apply([declared("a", streams=(other,))], 1.0)
-    with pytest.raises(UnknownName, match="no such stream"):
+    with pytest.raises(UnknownName, match="no stream of this name"):
         world.plane.drop_stream("alerts", 1.0)
     three(World()).plane.declare_stream(READINGS, 1.0)
     with pytest.raises(InvalidInput, match="already declared with other columns"):

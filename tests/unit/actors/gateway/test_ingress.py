@@ -156,7 +156,7 @@ def test_gateway_accepts_batches_with_columns_in_any_order(dirs: RunDirs) -> Non
         ),
         (
             batch(1).append_column("x", pa.array([1])),
-            "stream readings, column x: the stream has no such column",
+            "stream readings, column x: the stream has no column of this name",
         ),
         (
             batch(1).set_column(1, "temp", pa.array([1])),

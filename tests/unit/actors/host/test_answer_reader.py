@@ -71,7 +71,7 @@ def test_answers_of_a_removed_query_stay_readable_while_they_are_kept(
     del log.given["q"]
     log.commit(5, "other")
     assert (reader.given("q"), answer_rows(reader, "q")) == (0, rows(0, 10))
-    with pytest.raises(UnknownName, match="no such query"):
+    with pytest.raises(UnknownName, match="no query of this name"):
         answer_rows(reader, "none")
 
 

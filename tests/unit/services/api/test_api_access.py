@@ -174,7 +174,9 @@ def test_key_with_too_many_requests_must_wait(tmp_path: Path) -> None:
         answers = [api("GET", "/v1/tenants") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert answers[3].headers["Retry-After"] == "100"
-        assert answers[3].json()["detail"] == "the key has made more than 0.01 requests per second"
+        assert (
+            answers[3].json()["detail"] == "the key has sent more requests than its limit of 0.01 per second"
+        )
         assert api("GET", "/v1/tenants", who="acme").status_code == 200
 
 

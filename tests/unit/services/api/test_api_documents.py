@@ -242,7 +242,12 @@ def test_hidden_value_without_a_stored_secret_is_refused(api: Api) -> None:
     answer = api("PUT", "/v1/session", body)
     assert (answer.status_code, answer.json()["errors"]) == (
         422,
-        [{"pointer": "#/conf/spark.hadoop.other.secret.key", "detail": "no secret is stored for this field"}],
+        [
+            {
+                "pointer": "#/conf/spark.hadoop.other.secret.key",
+                "detail": "the field has the placeholder for a hidden secret, but the catalog stores no secret for this field",
+            }
+        ],
     )
 
 

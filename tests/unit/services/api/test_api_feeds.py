@@ -146,7 +146,7 @@ def test_tenants_see_states_of_feeds_without_sources_and_errors(fed: Fed) -> Non
         assert [status["name"] for status in statuses] == ["Readings", "broken", "sensors"]
         assert {key for status in statuses for key in status} == FOR_TENANTS
         assert weir.live.feed_status("Readings")["streams"][0]["late"] == 50
-        with pytest.raises(UnknownName, match="no such Feed"):
+        with pytest.raises(UnknownName, match="there is no Feed of this name"):
             weir.live.feed_status("pushed")
     with fed.client("tenant:other") as weir:
         assert weir.live.feed_status("Readings")["streams"] == [
@@ -242,7 +242,7 @@ def test_describe_feed_shows_its_declaration_and_status(fed: Fed) -> None:
     for arguments in (("describe", "feed", "pushed"), ("get", "feed", "pushed")):
         code, output = fed.weir(*arguments)
         assert code != 0
-        assert "no such Feed" in output
+        assert "there is no Feed of this name" in output
 
 
 def test_get_feeds_without_a_service_says_that_states_are_unknown(

@@ -92,7 +92,7 @@ def test_tenants_see_freshness_of_mirrors_but_not_their_stores(polled: Polled) -
         assert [status["name"] for status in statuses] == ["prices", "broken", "soon"]
         assert {key for status in statuses for key in status} == SEEN_BY_TENANTS
         assert weir.live.mirror_status("prices").keys() == SEEN_BY_TENANTS
-        with pytest.raises(UnknownName, match="no such Mirror"):
+        with pytest.raises(UnknownName, match="there is no Mirror of this name"):
             weir.live.mirror_status("another")
         with pytest.raises(NotAllowed):
             weir.get("Mirror", "prices")

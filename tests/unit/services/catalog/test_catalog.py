@@ -223,9 +223,11 @@ def test_stream_in_use_by_a_feed_or_a_key_is_not_deleted(catalog: Catalog) -> No
 
 
 def test_unknown_name_is_reported_with_a_similar_name(catalog: Catalog) -> None:
-    with pytest.raises(UnknownName, match=r"no such Tenant \(got 'acmee'\)\n  hint: did you mean acme"):
+    with pytest.raises(
+        UnknownName, match=r"there is no Tenant of this name \(got 'acmee'\)\n  hint: did you mean acme"
+    ):
         catalog.get(Ref("Tenant", "acmee"))
-    with pytest.raises(UnknownName, match="no such Tenant"):
+    with pytest.raises(UnknownName, match="there is no Tenant of this name"):
         catalog.delete(Ref("Query", "odd", "nobody"), "ops")
     with pytest.raises(UnknownName, match="did you mean odd"):
         catalog.get(Ref("Query", "od", "acme"))
@@ -239,11 +241,11 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
     [
         (
             "{kind: Tenant, name: b, priority_class: goldd}",
-            "document 2 (Tenant b): priority_class: no such PriorityClass (got 'goldd')",
+            "document 2 (Tenant b): priority_class: there is no PriorityClass of this name (got 'goldd')",
         ),
         (
             "{kind: Query, tenant: fin, name: q, sql: SELECT * FROM ticks}",
-            "document 2 (Query q): tenant: no such Tenant (got 'fin')",
+            "document 2 (Query q): tenant: there is no Tenant of this name (got 'fin')",
         ),
         (
             "{kind: Tenant, name: Acme, priority_class: gold}",
@@ -251,11 +253,11 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Stream, name: Odd, columns: {x: int64}}",
-            "document 2 (Stream Odd): name: the stream has the name of Query acme/odd, and queries and streams share names (got 'Odd')",
+            "document 2 (Stream Odd): name: Query acme/odd already has this name, and a stream cannot have the name of a query (got 'Odd')",
         ),
         (
             "{kind: Query, tenant: fine, name: Ticks, sql: SELECT * FROM other}",
-            "document 2 (Query Ticks): name: the query has the name of a stream, and queries and streams share names (got 'Ticks')",
+            "document 2 (Query Ticks): name: a stream already has this name, and a query cannot have the name of a stream (got 'Ticks')",
         ),
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT * FROM odd}",
@@ -263,7 +265,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT x AS _KEPT FROM other}",
-            "document 2 (Query q): sql: every answer of a query already has a column of this name (got '_KEPT')",
+            "document 2 (Query q): sql: a column of a query cannot have this name, because Weir adds a column of this name to each answer (got '_KEPT')",
         ),
         (
             "{kind: Query, tenant: acme, name: odd, sql: SELECT x FROM other}",
@@ -280,25 +282,25 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Stream, name: s, sql: CREATE STREAM t (x int64)}",
-            "document 2 (Stream s): sql: the SQL declares a stream with another name (got 't')",
+            "document 2 (Stream s): sql: the name in CREATE STREAM differs from the name of the declared stream (got 't')",
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {othr: {}}}",
-            "document 2 (Feed f): streams: no such Stream (got 'othr')",
+            "document 2 (Feed f): streams: there is no Stream of this name (got 'othr')",
         ),
         (
             "{kind: Stream, name: t, columns: {x: int64}, source: {format: weir_feeder}}\n---\n"
             "{kind: Feed, name: t, source: {format: weir_feeder}, streams: {other: {}}}",
-            "document 3 (Feed t): feeds: the feed has the name of a stream that has its own source (got 't')",
+            "document 3 (Feed t): feeds: a feed cannot have the name of a stream that has its own source (got 't')",
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {other: {}}}\n---\n"
             "{kind: Feed, name: g, source: {format: weir_feeder}, streams: {other: {}}}",
-            "document 3 (Feed g): streams: feed f already supplies this stream (got 'other')",
+            "document 3 (Feed g): streams: a stream can come from only one feed, and feed f already supplies this stream (got 'other')",
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, shards: 2, key: value}",
-            "document 2 (Tenant acme): shards: this field cannot change while the class runs; it is 1 now (got 2)",
+            "document 2 (Tenant acme): shards: this field cannot change while the class runs; its value is 1 now (got 2)",
         ),
         (
             "{kind: Tenant, name: b, priority_class: gold, shards: 2}",
@@ -344,7 +346,7 @@ def test_broken_or_unreachable_database_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CatalogAway):
         Catalog(Home(tmp_path, "postgresql://nobody@127.0.0.1:1/none"))
     with pytest.raises(
-        InvalidInput, match="the catalog address is not that of a PostgreSQL database"
+        InvalidInput, match="the address of the catalog is not the address of a PostgreSQL database"
     ) as caught:
         Catalog(Home(tmp_path, "mysql://me:HUSH@host/db"))
     assert "HUSH" not in str(caught.value)
@@ -468,10 +470,10 @@ def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> 
 @pytest.mark.parametrize(
     ("principal", "scopes", "message"),
     [
-        ("ops", ["root"], "scope: this is not a scope (got 'root')"),
+        ("ops", ["root"], "scope: the text is not a scope of a key (got 'root')"),
         ("ops", [], "scope: the key needs at least one scope"),
-        ("ops", ["tenant:acmee"], "scope: no such tenant (got 'tenant:acmee')"),
-        ("ops", ["ingest:ticks,"], "scope: no such stream (got 'ingest:ticks,')"),
+        ("ops", ["tenant:acmee"], "scope: the catalog has no tenant of this name (got 'tenant:acmee')"),
+        ("ops", ["ingest:ticks,"], "scope: the catalog has no stream of this name (got 'ingest:ticks,')"),
         ("ö" * 9, ["admin"], "principal: this is not a valid name (got 'ööööööööö')"),
     ],
 )

@@ -104,7 +104,7 @@ def test_both_tables_fit_into_eighty_columns(folder: Path) -> None:
 def test_an_unknown_contestant_is_refused_before_anything_runs(folder: Path, names: str) -> None:
     result = CliRunner().invoke(app, ["bench", "w11", "--data", str(folder / "nothing"), "--beside", names])
     assert isinstance(result.exception, UnknownName)
-    assert "--beside: no such contestant" in str(result.exception)
+    assert "--beside: there is no contestant of this name" in str(result.exception)
 
 
 def test_a_missing_contestant_package_is_an_error_that_says_what_to_install() -> None:

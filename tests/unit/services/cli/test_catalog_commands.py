@@ -164,7 +164,10 @@ def test_a_utility_graph_is_added_to_a_query_changed_and_removed(weir: Terminal)
 @pytest.mark.parametrize(
     ("utility", "message"),
     [
-        ("soon", "--utility: this is not a point of a utility graph (got 'soon')"),
+        (
+            "soon",
+            "--utility: a point of the utility graph is not of the form LATENCY_MS:UTILITY (got 'soon')",
+        ),
         (
             "200:0.5,400:1",
             "utility[1].utility: utility must not rise with latency, but it is 0.5 at 200 ms (got 1)",
@@ -246,7 +249,7 @@ def test_applying_output_with_hidden_secrets_keeps_the_secrets(weir: Terminal) -
     code, out, err = weir("apply", "-f", write(hidden, file="n.yaml"))
     assert (code, out) == (2, "")
     assert err.startswith(
-        "error: n.yaml, document 1 (Stream new): source.options.password: no secret is stored"
+        "error: n.yaml, document 1 (Stream new): source.options.password: the field has the placeholder for a hidden secret"
     )
 
 

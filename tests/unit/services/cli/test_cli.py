@@ -93,7 +93,7 @@ def test_explanations_follow_the_tables(weir: Terminal) -> None:
 
 def test_an_unknown_class_to_explain_is_refused_before_the_run(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "-o", "json", "--explain", "bronce") == refusal(
-        "--explain: no such class (got 'bronce')",
+        "--explain: the scenario has no class of this name (got 'bronce')",
         "  hint: did you mean bronze?",
     )
 
@@ -186,23 +186,26 @@ def test_the_option_policy_replaces_the_policy_of_every_class(weir: Terminal) ->
     [
         (
             ("small.yaml", "--policy", "bsdd"),
-            ("--policy: no such policy (got 'bsdd')", "  hint: did you mean bsd?"),
+            ("--policy: there is no policy of this name (got 'bsdd')", "  hint: did you mean bsd?"),
         ),
         (
             ("small.yaml", "--manager", "perclass"),
-            ("--manager: no such manager (got 'perclass')", "  hint: did you mean per-class?"),
+            (
+                "--manager: there is no manager of this name (got 'perclass')",
+                "  hint: did you mean per-class?",
+            ),
         ),
         (
             ("dilos-steps2",),
             (
-                "SCENARIO: no such preset (got 'dilos-steps2')",
+                "SCENARIO: there is no preset and no file of this name (got 'dilos-steps2')",
                 "  hint: give a preset's name or the path of a .yaml file; did you mean dilos-steps?",
             ),
         ),
         (
             ("[bold]x",),
             (
-                "SCENARIO: no such preset (got '[bold]x')",
+                "SCENARIO: there is no preset and no file of this name (got '[bold]x')",
                 "  hint: give a preset's name or the path of a .yaml file; known: dilos-sc, dilos-steps, "
                 "golab-high, golab-low, overload-2x, sharaf-joins, sharaf-qod, sharaf-qos, sharaf-shared, sharaf-tardiness",
             ),
@@ -216,7 +219,7 @@ def test_the_option_policy_replaces_the_policy_of_every_class(weir: Terminal) ->
         ),
         (
             ("small.yaml", "--compare", "--policies"),
-            ("--compare and --policies cannot be combined", "  hint: run the command twice"),
+            ("--compare and --policies cannot be combined", "  hint: run the command once with each option"),
         ),
         (
             ("small.yaml", "--compare", "--manager", "none"),
@@ -271,10 +274,10 @@ WRONG_USAGE = [
     (("results", "acme/q", "-o", "jsno"), "--output: the value is not one of the choices (got 'jsno')", "did you mean json?"),
     (("results",), "TENANT/QUERY: a required value is missing", "write weir results [OPTIONS] TENANT/QUERY"),
     (("results", "a/q", "b"), "weir results: the command has too many arguments (got 'b')", "write weir results [OPTIONS] TENANT/QUERY"),
-    (("results", "a/q", "--limti", "3"), "weir results: no such option (got '--limti')", "did you mean --limit?"),
+    (("results", "a/q", "--limti", "3"), "weir results: the command has no option of this name (got '--limti')", "did you mean --limit?"),
     (("results", "a/q", "--limit"), "--limit: the option has no value", "write --limit and its value"),
-    (("simulate",), "weir: no such command (got 'simulate')", "did you mean sim or results?"),
-    (("query", "list"), "weir query: no such command (got 'list')", "did you mean ls or quality?"),
+    (("simulate",), "weir: there is no command of this name (got 'simulate')", "did you mean sim or results?"),
+    (("query", "list"), "weir query: there is no command of this name (got 'list')", "did you mean ls or quality?"),
     (("sim",), "SCENARIO: a required value is missing", "write the name of a scenario, or --replay LOG"),
 ]  # fmt: skip
 
@@ -487,9 +490,12 @@ def test_the_commands_in_the_replay_page_work(weir: Terminal) -> None:
     [
         (
             ("--scenario", "step"),
-            ("--scenario: no such scenario (got 'step')", "  hint: did you mean steps?"),
+            ("--scenario: there is no scenario of this name (got 'step')", "  hint: did you mean steps?"),
         ),
-        (("-m", "dilo"), ("--manager: no such manager (got 'dilo')", "  hint: did you mean dilos?")),
+        (
+            ("-m", "dilo"),
+            ("--manager: there is no manager of this name (got 'dilo')", "  hint: did you mean dilos?"),
+        ),
         (
             ("--seconds=nan",),
             (
@@ -530,7 +536,7 @@ def test_invalid_options_of_the_demo_are_refused_before_anything_starts(
             ("--result", "small.yaml/x.json"),
             "--result: the folder cannot be created: file exists (got 'small.yaml')",
         ),
-        (("--result", "."), "--result: this path is a folder (got '.')"),
+        (("--result", "."), "--result: the path of the report is a folder, not a file (got '.')"),
     ],
 )
 def test_an_output_path_that_the_demo_cannot_write_is_refused_before_the_run(

@@ -55,7 +55,7 @@ def test_options_override_the_file_and_the_file_overrides_defaults(tmp_path: Pat
         ("live: {lanes: 0}", "live.lanes"),
         ("lanes: 1", "lanes"),
         ("gateway: {host: node}", "gateway.host"),
-        ("- 1", "hold keys"),
+        ("- 1", "map of keys"),
     ],
 )
 def test_a_mistake_in_the_settings_file_is_reported_with_its_key(
@@ -143,7 +143,7 @@ def test_only_the_last_two_adopted_keys_stay_valid(catalog: Catalog) -> None:
 
 @pytest.mark.parametrize("key", ["", "secret", "weir_short", "weir_" + 40 * " "])
 def test_an_invalid_key_is_refused_and_not_shown(catalog: Catalog, key: str) -> None:
-    with pytest.raises(InvalidInput, match="this is not an API key") as problem:
+    with pytest.raises(InvalidInput, match="the text does not have the form of an API key") as problem:
         catalog.keys.adopt(key, "admin", ["admin"], "ops")
     assert not key.strip() or key not in str(problem.value)
 

@@ -72,7 +72,7 @@ def test_every_wrong_document_is_reported_with_its_line(weir: Terminal) -> None:
     assert (code, out) == (2, "")
     assert [line for line in err.splitlines() if not line.startswith("  hint: ")] == [
         "error: a.yaml:4, document 1 (Stream s): watermark: the value must be text (got 5)",
-        "error: a.yaml:6, document 2: kind: no such kind (got 'Tenantt')",
+        "error: a.yaml:6, document 2: kind: there is no kind of document with this name (got 'Tenantt')",
         "error: b.yaml:4, document 1 (Tenant): nam: unknown key (got 'nam')",
     ]
     assert names(weir, "streams") == []

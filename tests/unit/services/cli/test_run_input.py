@@ -190,9 +190,9 @@ def test_event_time_may_be_a_number_of_milliseconds(tmp_path: Path) -> None:
             "page",
             "--time clicks.page: this column cannot be the event time, because it contains no times (got 'string')",
         ),
-        ("clicks.tz", "--time clicks.tz: the file has no such column\n  hint: did you mean ts"),
-        ("tz", "--time: no inferred stream has this column (got 'tz')"),
-        ("orders.ts", "--time: no such stream (got 'orders')"),
+        ("clicks.tz", "--time clicks.tz: the file has no column of this name\n  hint: did you mean ts"),
+        ("tz", "--time: no stream that --input reads has a column of this name (got 'tz')"),
+        ("orders.ts", "--time: no --input reads a stream of this name (got 'orders')"),
         ("clicks.", "--time: the value must be COLUMN or STREAM.COLUMN (got 'clicks.')"),
     ],
 )
@@ -257,7 +257,7 @@ def test_date_and_int8_columns_of_a_table_are_converted(tmp_path: Path, clicks: 
 def test_a_declared_stream_without_an_input_is_refused(clicks: Path) -> None:
     refusal = refused(DECLARED + SUMS)
     assert refusal == (
-        "--input: query q1 reads this stream, and no --input gives its rows (got 'clicks')\n"
+        "--input: query q1 reads this stream, but no --input reads rows of the stream (got 'clicks')\n"
         "  hint: add --input clicks=FILE"
     )
 

@@ -120,7 +120,10 @@ def test_a_query_needs_sql_either_as_text_or_as_a_file(
     terminal: Terminal, arguments: tuple[str, ...]
 ) -> None:
     code, _, err = terminal("query", "add", "gold/p", *arguments)
-    assert (code, err.splitlines()[0]) == (2, "error: SQL: write the statement either as SQL or with --file")
+    assert (code, err.splitlines()[0]) == (
+        2,
+        "error: SQL: the command needs the statement either as SQL or in a file",
+    )
 
 
 def test_with_a_tenant_key_queries_need_no_tenant_name(terminal: Terminal, running: Running) -> None:
@@ -445,8 +448,8 @@ def test_rejected_rows_are_reported_with_their_reasons(
     ("text", "message"),
     [
         ('{"x": 1}\n{"x"\n', "c.jsonl: line 2: the line is not valid JSON: "),
-        ("1\n", "c.jsonl: line 1: a row must be an object (got 1)"),
-        ('[{"x": 1}, 2]', "c.jsonl: row 2: a row must be an object (got 2)"),
+        ("1\n", "c.jsonl: line 1: a row must be a JSON object (got 1)"),
+        ('[{"x": 1}, 2]', "c.jsonl: row 2: a row must be a JSON object (got 2)"),
     ],
 )
 def test_unreadable_rows_are_reported_with_their_line(

@@ -322,7 +322,7 @@ CHOOSE_PERIODIC = "  hint: choose a scenario of `kind: periodic`, such as golab-
         ),
         (
             ("example.yaml", "--schedule", "hybird", "--report", "log"),
-            ("--schedule: no such schedule (got 'hybird')", "  hint: did you mean hybrid?"),
+            ("--schedule: there is no schedule of this name (got 'hybird')", "  hint: did you mean hybrid?"),
         ),
         (
             ("example.yaml", "--seconds=0"),

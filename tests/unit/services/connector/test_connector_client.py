@@ -144,7 +144,7 @@ def test_timeout_error_says_the_reason_and_the_remedy(node: Node) -> None:
 
 def test_refusal_is_shown_in_the_gateways_words_and_not_retried(node: Node) -> None:
     for wrong, words in (
-        ({"stream": "t"}, "stream: no such stream (got 't')\n  hint: known: s"),
+        ({"stream": "t"}, "stream: the gateway has no stream of this name (got 't')\n  hint: known: s"),
         ({"apiKey": "weir_" + "x" * 43}, "this key is not valid for this gateway: check the option apiKey"),
     ):
         to = options(node, **wrong)

@@ -241,7 +241,9 @@ def test_to_weir_checks_stream_split_and_columns() -> None:
         to_weir(endpoint="one:1", api_key=KEY, stream="s", split={"hot": "temp > 30"})
     with pytest.raises(OptionError, match="split: no stream is given"):
         to_weir(endpoint="one:1", api_key=KEY, split={})
-    with pytest.raises(OptionError, match="columns: no stream 'hott' is written; did you mean hot"):
+    with pytest.raises(
+        OptionError, match="columns: 'hott' is not one of the streams that are written; did you mean hot"
+    ):
         to_weir(endpoint="one:1", api_key=KEY, split={"hot": "temp > 30"}, columns={"hott": ["temp"]})
 
 

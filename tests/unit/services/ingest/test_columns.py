@@ -54,7 +54,7 @@ def test_order_and_case_of_columns_do_not_matter() -> None:
 @pytest.mark.parametrize(
     ("batch", "policy", "time", "pattern"),
     [
-        (readings(x=[1, 2]), "reject", None, r"column x: the stream has no such column.*schemaPolicy=ignore"),
+        (readings(x=[1, 2]), "reject", None, r"column x: the stream has no column of this name.*schemaPolicy=ignore"),
         (readings(x=[1, 2]), "addNullable", None, r"CREATE STREAM readings \(x int64, ts timestamp"),
         (readings().drop_columns(["temp"]), "reject", None, r"column temp: the column is missing.*addNullable"),
         (readings().drop_columns(["temp"]), "ignore", None, r"column temp: the column is missing"),

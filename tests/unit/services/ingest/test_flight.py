@@ -235,7 +235,7 @@ def test_clients_can_read_the_schema_and_send_other_columns_by_policy(door: Door
     }
     rows = readings([1]).rename_columns(["at", "Sensor", "x"])
     given: dict[str, Any] = {"stream": "readings", "commit": True, "timestamp_column": "at"}
-    with pytest.raises(flight.FlightServerError, match="column x: the stream has no such column"):
+    with pytest.raises(flight.FlightServerError, match="column x: the stream has no column of this name"):
         client.put(rows, **given)
     with pytest.raises(flight.FlightServerError, match="column temp: the column is missing"):
         client.put(rows, schema_policy="ignore", **given)
@@ -479,7 +479,7 @@ def test_repr_of_the_settings_hides_the_key(door: Door) -> None:
         ({"batch": "1"}, "batch: Input should be a valid integer"),
         ({"producer": "p" * 201}, "producer: String should have at most 200 characters"),
         ({"schema_policy": "guess"}, "schema_policy: Input should be"),
-        ({"stream": "plian"}, "no such stream.*did you mean plain"),
+        ({"stream": "plian"}, "no stream of this name.*did you mean plain"),
     ],
 )  # fmt: skip
 def test_malformed_request_is_refused_with_the_name_of_the_field(
@@ -621,7 +621,7 @@ def test_unknown_class_or_query_is_refused(door: Door, unit: Unit) -> None:
     unit.commit(1)
     with pytest.raises(flight.FlightServerError, match="no answers of this class"):
         client.act("results", **{"class": "iron", "query": "q"})
-    with pytest.raises(flight.FlightServerError, match="no such query"):
+    with pytest.raises(flight.FlightServerError, match="no query of this name"):
         client.act("results", **{"class": "gold", "query": "r"})
-    with pytest.raises(flight.FlightServerError, match="no such query"):
+    with pytest.raises(flight.FlightServerError, match="no query of this name"):
         get(client, 0, 1, "r")

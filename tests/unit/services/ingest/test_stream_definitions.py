@@ -124,17 +124,17 @@ MISTAKES = [
     (
         "streams/ticks/source/format",
         "kafak",
-        f"{TICKS}.format: no such format (got 'kafak')\n  hint: did you mean kafka?",
+        f"{TICKS}.format: there is no source format of this name (got 'kafak')\n  hint: did you mean kafka?",
     ),
     (
         "streams/ticks/source/options/rowPerSecond",
         5,
-        f"{TICKS}.options: rate has no such option (got 'rowPerSecond')\n  hint: did you mean rowsPerSecond?",
+        f"{TICKS}.options: the source format rate has no option of this name (got 'rowPerSecond')\n  hint: did you mean rowsPerSecond?",
     ),
     (
         "streams/orders/source/options/startingOffset",
         "earliest",
-        f"{ORDERS}.options: kafka has no such option (got 'startingOffset')\n  hint: did you mean startingOffsets?",
+        f"{ORDERS}.options: the source format kafka has no option of this name (got 'startingOffset')\n  hint: did you mean startingOffsets?",
     ),
     (
         "streams/orders/source/options/kafka.bootstrap.servers",
@@ -168,7 +168,7 @@ MISTAKES = [
     (
         "streams/orders/source/schema",
         "value BINARY",
-        f"{ORDERS}.schema: kafka has fixed columns (got 'value BINARY')\n"
+        f"{ORDERS}.schema: the source format kafka has fixed columns, so a schema cannot be given (got 'value BINARY')\n"
         "  hint: leave out `schema`, and compute the columns in sql",
     ),
     (
@@ -223,7 +223,7 @@ MISTAKES = [
     (
         "streams/readings/time",
         "tss",
-        "streams.readings.time: there is no such column (got 'tss')\n  hint: did you mean ts?",
+        "streams.readings.time: the stream has no column of this name (got 'tss')\n  hint: did you mean ts?",
     ),
     (
         "streams/readings/columns/sensor",
@@ -239,18 +239,18 @@ MISTAKES = [
     (
         "streams/ticks/sql",
         "CREATE STREAM tick (ts timestamp)",
-        "streams.ticks.sql: the SQL declares a stream with another name (got 'tick')\n"
+        "streams.ticks.sql: the name in CREATE STREAM differs from the name of the declared stream (got 'tick')\n"
         "  hint: use the same name in the key and in CREATE STREAM",
     ),
     (
         "session/conf",
         {"fs.s3a.secret.key": "hunter2"},
-        "session.conf: this is not the name of a Spark setting (got 'fs.s3a.secret.key')\n  hint: use a name that begins with `spark.`",
+        "session.conf: the name of a Spark setting must begin with `spark.` and contain no blanks (got 'fs.s3a.secret.key')\n  hint: write a name such as spark.sql.shuffle.partitions",
     ),
     (
         "session/conf",
         {"spark.jars.packages": "a:b:c"},
-        "session.conf: this Spark setting has its own key in Weir (got 'spark.jars.packages')\n"
+        "session.conf: this Spark setting cannot be given in conf, because Weir has its own field for it (got 'spark.jars.packages')\n"
         "  hint: set session.packages instead",
     ),
     (
@@ -267,18 +267,18 @@ MISTAKES = [
     (
         "feeds/both/streams/hto",
         {},
-        "feeds.both.streams: no such stream (got 'hto')\n  hint: did you mean hot?",
+        "feeds.both.streams: the file declares no stream of this name (got 'hto')\n  hint: did you mean hot?",
     ),
     (
         "feeds/both/streams/ticks",
         {},
-        "feeds.both.streams: the stream already has its own source (got 'ticks')\n"
+        "feeds.both.streams: a stream with its own source cannot also come from a feed (got 'ticks')\n"
         "  hint: remove the stream's source, or remove the stream from the feed",
     ),
     (
         "feeds/other",
         {"source": {"format": "rate"}, "streams": {"hot": {}}},
-        "feeds.other.streams: feed both already supplies this stream (got 'hot')\n  hint: remove the stream from one of the two feeds",
+        "feeds.other.streams: a stream can come from only one feed, and feed both already supplies this stream (got 'hot')\n  hint: remove the stream from one of the two feeds",
     ),
     (
         "feeds/both/streams/cold",
@@ -288,7 +288,7 @@ MISTAKES = [
     (
         "feeds/ticks",
         {"source": {"format": "rate"}, "streams": {"hot": {}}},
-        "feeds: the feed has the name of a stream that has its own source (got 'ticks')\n"
+        "feeds: a feed cannot have the name of a stream that has its own source (got 'ticks')\n"
         "  hint: give the feed another name",
     ),
     (
@@ -508,7 +508,10 @@ def test_example_in_the_docs_is_valid() -> None:
 @pytest.mark.parametrize(
     ("there", "message"),
     [
-        ({"ts": pa.timestamp("us", "UTC")}, "the stream at the gateway has no such column (got 'value')"),
+        (
+            {"ts": pa.timestamp("us", "UTC")},
+            "the stream at the gateway has no column of this name (got 'value')",
+        ),
         (
             {"ts": pa.timestamp("us", "UTC"), "value": pa.float64()},
             "column value has another type at the gateway (got 'int64')",

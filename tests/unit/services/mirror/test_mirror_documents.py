@@ -97,21 +97,21 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f'{{kind: Mirror, name: m, sql: "CREATE MIRROR o (a string) {HTTP}"}}',
-            "sql: the SQL declares a mirror with another name (got 'o')",
+            "sql: the name in CREATE MIRROR differs from the name of the declared mirror (got 'o')",
         ),
         (
             f"""{{kind: Mirror, name: m, sql: "CREATE MIRROR m (a string) {HTTP} PROFILE ('c*' 2)"}}""",
-            "sql: the pattern matches no object (got 'c*')",
+            "sql: the pattern matches no key of the mirror (got 'c*')",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://u:hunter2@h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address in the SQL contains a password\n  hint: remove the password from the address, and set options.password",
+            "sql: an address in the SQL contains a password, which every reader of the declaration would see\n  hint: remove the password from the address, and set options.password",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://h/d?password=hunter2'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address in the SQL contains a password",
+            "sql: an address in the SQL contains a password, which every reader of the declaration would see",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a int32) FROM HTTP 'http://h/{key}' KEYS ('1', '3000000000')"
@@ -130,11 +130,11 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f'{{kind: Mirror, name: m, options: {{password: hunter2}}, sql: "CREATE MIRROR m (a string) {HTTP}"}}',
-            "options.password: the option password is given, but no address contains a user name",
+            "options.password: a password is given, but no address in the SQL contains a user name",
         ),
         (
             f'{{kind: Mirror, name: m, options: {{passwd: hunter2}}, sql: "CREATE MIRROR m (a string) {HTTP}"}}',
-            "options: a mirror has no such option (got 'passwd')\n  hint: did you mean password?",
+            "options: a mirror has no option of this name (got 'passwd')\n  hint: did you mean password?",
         ),
         (
             f'{{kind: Mirror, name: other, sql: "CREATE MIRROR other (x string) {HTTP}"}}',
@@ -142,7 +142,7 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         ),
         (
             f'{{kind: Mirror, name: fed, sql: "CREATE MIRROR fed (item string) {HTTP}"}}',
-            "name: the stream is filled by a mirror and by a source of its own (got 'fed')",
+            "name: a stream can have only one writer, but this stream has a mirror and a source of its own (got 'fed')",
         ),
     ],
 )
@@ -166,10 +166,15 @@ def test_invalid_mirrors_are_refused_with_the_reason(catalog: Catalog, document:
 def test_stream_of_a_mirror_cannot_have_another_source(catalog: Catalog) -> None:
     catalog.apply([mirror()], "ops")
     source = f'{{kind: Stream, name: prices, source: {{format: weir_feeder}}, sql: "{stream_sql()}"}}'
-    with pytest.raises(InvalidInput, match="the stream is filled by a mirror and by a source of its own"):
+    with pytest.raises(
+        InvalidInput,
+        match="a stream can have only one writer, but this stream has a mirror and a source of its own",
+    ):
         catalog.apply(documents_of(source), "ops")
     feed = "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {prices: {}}}"
-    with pytest.raises(InvalidInput, match="the stream is filled by a mirror and by feed f"):
+    with pytest.raises(
+        InvalidInput, match="a stream can have only one writer, but this stream has a mirror and feed f"
+    ):
         catalog.apply(documents_of(feed), "ops")
     with pytest.raises(
         InvalidInput, match="the columns or event time of the stream differ from those of the mirror"
@@ -209,7 +214,7 @@ def test_failing_mirrors_report_their_problem_and_others_continue(tmp_path: Path
             ("looping", "the server sent more than 5 redirects"),
             ("garbage", "not JSON"),
             ("stock", "unable to open database file"),
-            ("nobody", "PROFILE: the pattern matches no object (got 'x*'); known: a"),
+            ("nobody", "PROFILE: the pattern matches no key of the mirror (got 'x*'); known: a"),
             ("away", "the database does not answer: connection failed"),
         ):
             found = seen(mirrors, name, lambda progress: progress.state == "waiting")

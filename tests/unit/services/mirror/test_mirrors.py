@@ -355,8 +355,8 @@ def test_lookups_are_counted_by_object() -> None:
 @pytest.mark.parametrize(
     ("rest", "message"),
     [
-        ("PROFILE ('appel' 5)", "the pattern matches no object"),
-        ("PROFILE ('x*' 5)", "the pattern matches no object"),
+        ("PROFILE ('appel' 5)", "the pattern matches no key of the mirror"),
+        ("PROFILE ('x*' 5)", "the pattern matches no key of the mirror"),
         ("PROFILE (" + ", ".join(f"'a{number}*' 1" for number in range(101)) + ")", "more than 100 patterns"),
     ],
 )
@@ -487,8 +487,13 @@ def test_changed_rows_are_published(database: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "table", "columns", "message"),
     [
-        ("sqlite:///{}", "stok", "item string", "there is no such table"),
-        ("sqlite:///{}", "stock", "itm string", "table stock has no such column(.|\n)*did you mean item"),
+        ("sqlite:///{}", "stok", "item string", "the database has no table of this name"),
+        (
+            "sqlite:///{}",
+            "stock",
+            "itm string",
+            "table stock has no column of this name(.|\n)*did you mean item",
+        ),
         ("sqlite:////nowhere/x.db", "stock", "item string", "the database does not answer: unable to open"),
         ("mysql://x/y", "stock", "item string", "this kind of database is not supported"),
         ("hello", "stock", "item string", "this is not a valid database address"),

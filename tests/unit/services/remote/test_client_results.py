@@ -409,7 +409,7 @@ def test_wide_results_show_every_column(
 def test_unknown_query_is_an_error_with_exit_code_2(weir_command: WeirCommand) -> None:
     code, out, err = weir_command("results", "gold/cold", "--follow")
     assert (code, out) == (2, "")
-    assert err.startswith("error: no such Query (got 'cold')")
+    assert err.startswith("error: there is no Query of this name (got 'cold')")
 
 
 # Program that sends itself SIGINT (Ctrl-C) at the worst moment: just after a call has acquired the lock of the connection pool.

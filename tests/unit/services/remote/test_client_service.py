@@ -112,7 +112,7 @@ def test_change_of_an_outdated_version_is_refused(weir: Served) -> None:
         with pytest.raises(VersionDiffers):
             client.delete("query", "acme/q", first.version)
         client.delete("query", "acme/q", second.version)
-        with pytest.raises(UnknownName, match="no such Query"):
+        with pytest.raises(UnknownName, match="there is no Query of this name"):
             client.get("query", "acme/q")
 
 
@@ -135,7 +135,7 @@ def test_unknown_name_is_reported_with_the_nearest_names(
 ) -> None:
     with weir.client() as client:
         client.apply(ALL)
-        with pytest.raises(UnknownName, match="no such") as caught:
+        with pytest.raises(UnknownName, match="of this name") as caught:
             call(client)
     assert caught.value.hint == hint
 
@@ -168,7 +168,9 @@ def test_error_names_the_document_and_its_file(weir: Served) -> None:
     with pytest.raises(InvalidInput) as local:
         weir.catalog.apply(documents, "test")
     assert str(remote.value) == str(local.value)
-    assert str(remote.value).startswith("my.yaml, document 1 (Query p): tenant: no such Tenant (got 'acne')")
+    assert str(remote.value).startswith(
+        "my.yaml, document 1 (Query p): tenant: there is no Tenant of this name (got 'acne')"
+    )
 
 
 def test_hidden_secrets_stay_unchanged_when_applied_again(weir: Served) -> None:

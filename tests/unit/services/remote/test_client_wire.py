@@ -312,7 +312,7 @@ def test_invalid_endpoint_is_refused_and_not_shown(endpoint: str) -> None:
 def test_invalid_key_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         address_of({}, "http://w", key)
-    assert str(caught.value).startswith("WEIR_API_KEY: this is not an API key\n")
+    assert str(caught.value).startswith("WEIR_API_KEY: the text does not have the form of an API key\n")
     assert key not in str(caught.value)
 
 

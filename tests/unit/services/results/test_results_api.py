@@ -346,11 +346,11 @@ def test_flight_locations_are_listed_per_unit(reading: Reading, log: ClassLog) -
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"after": "x"}, "this is not a cursor"),
-        ({"after": "-2"}, "this is not a cursor"),
-        ({"after": "1.XYZ"}, "this is not a cursor"),
-        ({"after": "1" * 30}, "this is not a cursor"),
-        ({"after": "," * 300}, "this is not a cursor"),
+        ({"after": "x"}, "the text is not a cursor of Weir"),
+        ({"after": "-2"}, "the text is not a cursor of Weir"),
+        ({"after": "1.XYZ"}, "the text is not a cursor of Weir"),
+        ({"after": "1" * 30}, "the text is not a cursor of Weir"),
+        ({"after": "," * 300}, "the text is not a cursor of Weir"),
         ({"limit": 0}, "greater than or equal to 1"),
         ({"tail": 0}, "greater than or equal to 1"),
         ({"tail": 5, "after": "3"}, "?tail: this parameter cannot be combined with `after` (got 5)"),
