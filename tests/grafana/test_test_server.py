@@ -121,7 +121,7 @@ def differences(ours: Any, real: Any, at: str = "") -> Iterator[str]:
         yield f"{at}: {ours!r}, not {real!r}"
 
 
-def test_the_test_server_answers_as_the_real_one(
+def test_the_test_server_gives_the_answers_of_a_real_grafana(
     organisation: Organisation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = []
@@ -137,7 +137,7 @@ def test_the_test_server_answers_as_the_real_one(
     assert found == []
 
 
-def test_both_refuse_an_unknown_token(organisation: Organisation) -> None:
+def test_test_server_and_real_grafana_refuse_an_unknown_token_alike(organisation: Organisation) -> None:
     headers = {"Authorization": "Bearer glsa_unknown"}
     with grafana() as server:
         answers = [

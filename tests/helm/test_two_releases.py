@@ -87,7 +87,9 @@ def test_each_release_records_its_own_series(tmp_path: Path) -> None:
 
 
 @needs_promtool
-def test_release_that_is_gone_raises_an_alert_while_another_runs(tmp_path: Path) -> None:
+def test_alert_fires_for_a_release_without_metrics_although_another_release_has_metrics(
+    tmp_path: Path,
+) -> None:
     given = [series("weir_build_info", "1x20", "a"), series("weir_view_age_seconds", "1x20", "a")]
     (rule,) = [rule for rule in rules_of(installed("b")) if rule.get("alert") == "WeirNotSeen"]
     labels = {"severity": "critical", "namespace": "b", "release": "east"}

@@ -72,7 +72,7 @@ def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str,
 
 
 @pytest.mark.parametrize(("policy", "response", "slowdown"), [("hr", 12.25, 3.875), ("hnr", 13.0, 2.9)])
-def test_three_tuples_wait_for_two_queries_as_in_the_thesis(
+def test_mean_response_and_slowdown_of_two_queries_are_those_of_the_thesis(
     policy: str, response: float, slowdown: float
 ) -> None:
     # One tuple becomes three tuples inside each query, so these three have the same waiting times for both queries.
@@ -375,7 +375,7 @@ def test_a_dead_host_gives_no_answer_until_it_returns_and_then_answers_all_its_i
     assert one["response_ms"]["max"] == pytest.approx(3500, abs=20)
 
 
-def test_input_that_is_not_retained_fails_when_its_host_dies() -> None:
+def test_a_tuple_that_is_not_retained_counts_as_failed_when_its_host_dies() -> None:
     class_ = tenant("c", {"s": at(0, 0, 0, 1.5)})
     settings = scenario(
         class_,
@@ -389,7 +389,7 @@ def test_input_that_is_not_retained_fails_when_its_host_dies() -> None:
     assert one["response_ms"]["max"] == pytest.approx(2250 + 1000 - 1500)
 
 
-def test_a_host_that_dies_again_while_down_returns_after_the_later_end() -> None:
+def test_after_two_overlapping_faults_a_host_returns_when_the_later_fault_ends() -> None:
     long, short = (
         {"kind": "host_dies", "name": "c", "at_s": 2, "down_s": 4},
         {"kind": "host_dies", "name": "c", "at_s": 3, "down_s": 1},
@@ -657,7 +657,7 @@ def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
     assert 5 * POINTS_MAX - recorded[-1] <= 8
 
 
-def test_under_overload_a_class_with_a_small_max_drop_drops_old_tuples_or_holds_its_source_back() -> None:
+def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops_old_tuples() -> None:
     """Offer 1.5 times the capacity, with and without a maximum age. Without either measure, the queue would
     grow without limit.
     """

@@ -393,7 +393,7 @@ def test_no_process_is_left_when_the_command_is_killed_while_spark_starts(
 
 @pytest.mark.live
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-def test_weir_up_starts_all_processes_and_leaves_none(how: signal.Signals, tmp_path: Path) -> None:
+def test_weir_up_with_a_feed_ends_all_its_processes_on_a_signal(how: signal.Signals, tmp_path: Path) -> None:
     ticks = {
         "columns": {"ts": "timestamp", "id": "int64"},
         "time": "ts",

@@ -89,9 +89,7 @@ def make_worker(path: Path) -> Iterator[MakeWorker]:
         worker.stop()
 
 
-def test_input_gets_a_slice_followed_by_the_work_between_slices(
-    make_node: MakeNode, make_worker: MakeWorker
-) -> None:
+def test_a_host_does_its_other_work_after_each_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
     make_node()
     worker = make_worker()
     for _ in range(3):
@@ -112,7 +110,9 @@ def test_input_during_a_slice_gets_another_slice(make_node: MakeNode, make_worke
     assert [worker.did() for _ in range(4)] == [("ran", "gold"), ("between", "")] * 2
 
 
-def test_all_input_from_several_threads_is_processed(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_input_given_by_several_threads_at_once_is_all_processed(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     make_node(lanes=2)
     worker, done = make_worker(*SHARES), threading.Event()
     each, finished = 2000, count(1)
@@ -172,7 +172,9 @@ def test_work_between_slices_runs_without_a_dispatcher(make_worker: MakeWorker) 
         assert worker.did() == ("between", "")
 
 
-def test_calling_wake_runs_the_work_between_slices(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_waking_a_host_runs_its_other_work_without_a_slice(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     node = make_node()
     worker = make_worker()
     worker.give("gold")

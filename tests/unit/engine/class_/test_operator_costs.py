@@ -54,13 +54,13 @@ def test_the_cost_of_a_stream_is_the_sum_over_its_operators() -> None:
     assert found.answers == pytest.approx(0.5 + 1.0)
 
 
-def test_call_costs_are_weighted_by_counted_calls() -> None:
+def test_the_call_cost_of_a_stream_weights_each_operator_by_its_counted_calls() -> None:
     lines = [line(0, "source:s", 1, calls=100), line(1, "panes", 2, calls=100), line(2, "window", calls=5)]
     costs = [Cost(1.0, 0.0), Cost(2.0, 0.0, 0.0), Cost(4.0, 0.0)]
     assert stream_costs(lines, costs)[0].call_s == pytest.approx(1 + 2 + 0.05 * 4)
 
 
-def test_windows_without_counted_calls_are_assumed_to_run_rarely() -> None:
+def test_the_call_cost_of_a_stream_assumes_rare_calls_for_windows_without_counted_calls() -> None:
     lines = [line(0, "source:s", 1), line(1, "panes", 2), line(2, "window", 3), line(3, "project")]
     costs = [Cost(1.0, 0.0), Cost(2.0, 0.0, 0.0), Cost(4.0, 0.0), Cost(8.0, 0.0)]
     assert stream_costs(lines, costs)[0].call_s == pytest.approx(1 + 2 + 0.01 * 12)

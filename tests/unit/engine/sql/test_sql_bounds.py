@@ -62,6 +62,6 @@ def test_window_bounds_without_an_outer_time_window_mean_the_inner_window() -> N
     assert fed(class_of(rows)) == [(0, 1, 2), (0, 1, 2), (1, 2, 2), (1, 2, 2), (2, 3, 1)]
 
 
-def test_group_by_the_outer_windows_end_does_not_group_the_inner_end() -> None:
+def test_a_query_grouped_by_the_outer_windows_end_cannot_select_the_inner_windows_end() -> None:
     with pytest.raises(PlanningError, match="neither in GROUP BY nor inside an aggregate"):
         class_of(f"SELECT q.window_end, sum(c) FROM ({INNER}) AS q [RANGE 2 SECONDS] GROUP BY window_end")

@@ -81,7 +81,7 @@ def one_tuple_each(kind: str) -> Run:
     ("kind", "calls", "total", "mean"),
     [("min-cost", MIN_COST, (15, 6), (12.5, 6)), ("min-latency", MIN_LATENCY, (15, 15), (43 / 6, 43 / 6))],
 )
-def test_traversals_make_the_calls_and_take_the_time_of_the_thesis(
+def test_superboxes_call_operators_in_the_order_and_time_of_the_thesis(
     kind: str, calls: str, total: tuple[int, int], mean: tuple[float, float]
 ) -> None:
     run = one_tuple_each(kind)
@@ -89,7 +89,7 @@ def test_traversals_make_the_calls_and_take_the_time_of_the_thesis(
     assert run.mean_latency == pytest.approx(mean)
 
 
-def test_minimum_latency_wins_while_a_tuple_costs_more_than_a_fifth_of_a_call() -> None:
+def test_traversal_min_latency_is_faster_if_a_tuple_costs_more_than_a_fifth_of_a_call() -> None:
     (cost_p, cost_o), (latency_p, latency_o) = (
         one_tuple_each(kind).mean_latency for kind in ("min-cost", "min-latency")
     )
@@ -106,7 +106,7 @@ def test_the_next_plan_runs_what_a_plan_left_behind() -> None:
     assert one_tuple_each("min-memory").total[0] == 15
 
 
-def test_with_one_tuple_in_a_chain_all_traversals_make_the_same_calls() -> None:
+def test_all_traversals_of_a_superbox_make_the_same_calls_for_one_tuple_in_a_chain() -> None:
     chain = Network(
         tuple(ScheduledOperator(f"b{4 - n}", (n + 1,) if n < 3 else (), n == 0) for n in range(4))
     )
@@ -152,7 +152,7 @@ def test_a_capped_train_is_pushed_through_before_the_next_train() -> None:
     assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1"
 
 
-def test_box_at_a_time_lets_tuples_wait_inside_and_a_superbox_does_not() -> None:
+def test_a_superbox_finishes_a_query_before_another_runs_but_round_robin_does_not() -> None:
     # The same two chains, but neighbouring numbers belong to different chains, so that round robin changes chains after every operator.
     crosswise = Network(
         tuple(

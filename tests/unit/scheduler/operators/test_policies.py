@@ -236,7 +236,7 @@ def test_an_idle_operator_runs_again_when_it_has_input_again(kind: str, clusters
 
 
 @every_policy
-def test_a_new_ranking_keeps_exactly_the_ready_operators(kind: str, clusters: int) -> None:
+def test_a_policy_with_a_new_ranking_still_runs_exactly_the_ready_operators(kind: str, clusters: int) -> None:
     chosen = policy(kind, MIXED, clusters, ready="0:0 1:1 2:2 3:3")
     chosen.idle(1)
     chosen.rank(queries((1, 0.1), (1, 1.0), (9, 0.9), (3, 0.3)))

@@ -361,7 +361,7 @@ def test_session_settings_of_the_file_are_passed_to_spark(tmp_path: Path) -> Non
     assert conf["spark.jars.packages"] == KAFKA_CONNECTOR
 
 
-def test_job_stays_equal_through_json(tmp_path: Path) -> None:
+def test_ingest_job_read_back_from_json_is_unchanged(tmp_path: Path) -> None:
     job = IngestJob(parsed(), GatewayAddress("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
     assert JOB_JSON.validate_json(job.as_json()) == job
 
@@ -596,7 +596,7 @@ def test_trigger_without_data_does_not_count_as_a_batch() -> None:
     assert counted.progress.batch is None
 
 
-def test_run_id_of_a_query_without_data_is_known() -> None:
+def test_progress_report_without_data_gives_the_run_id_of_its_query() -> None:
     counted = FeedCounts(FeedProgress("f"))
     idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     counted.hear([idle])
@@ -632,7 +632,7 @@ def test_source_without_known_end_has_no_lag(latest: object) -> None:
 
 
 @given(st.lists(st.booleans(), max_size=100))
-def test_pauses_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
+def test_pauses_between_restarts_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
     backoff, in_a_row = Backoff(), 0
     for succeeds in fates:
         if succeeds:

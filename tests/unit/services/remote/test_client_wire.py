@@ -67,7 +67,7 @@ def test_long_retry_after_ends_the_retries_at_once() -> None:
     assert len(server.requests) == 1
 
 
-def test_only_idempotent_changes_are_repeated() -> None:
+def test_client_repeats_a_failed_change_only_if_repeating_is_harmless() -> None:
     with replying([BROKEN, BUSY, PUT]) as server, client(server) as weir:
         assert weir.put(QUERY).version == 7
     assert len(server.requests) == 3
@@ -181,7 +181,7 @@ def test_repr_of_a_client_hides_its_key() -> None:
     weir.close()
 
 
-def test_force_is_sent_only_if_requested() -> None:
+def test_client_sends_the_parameter_force_only_if_requested() -> None:
     put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
     with replying([put, put]) as server, client(server) as weir:
         weir.put_rows("ticks", [{"x": 1}])
