@@ -61,7 +61,7 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
-    """Serve a catalog. With a fixture parameter, admission has that setting, and more rows arrive than any machine can process."""
+    """Serve a catalog. The fixture's parameter sets `admission`, and then more rows arrive than any machine can process."""
     admission = getattr(request, "param", None)
     with closing(Catalog(Home(tmp_path))) as catalog:
         catalog.apply(documents_of(DOCUMENTS), "test")

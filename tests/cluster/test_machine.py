@@ -1,4 +1,4 @@
-"""The machine of a node: nothing that happens in it changes this machine, and nothing of it stays."""
+"""The isolated machine of a node does not change the machine that runs the tests, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -73,11 +73,11 @@ def demonstration(folder: Path, temporary: Path, log: Path) -> Iterator[subproce
 
 
 def scraped_address(folder: Path, demo: subprocess.Popen[bytes], log: Path) -> tuple[str, str]:
-    """Wait until the demonstration has started a Prometheus of its own, and return the address and the token that this one uses."""
+    """Wait for the demonstration's own Prometheus; return the address that this Prometheus scrapes, and its token."""
     until = time.monotonic() + DEMO_S
     while time.monotonic() < until:
         for config in folder.glob("weir-demo-*/prometheus/prometheus.yml"):
-            # The file may be read while it is written.
+            # The configuration file may be incomplete, because the demonstration may still be writing it.
             if (read := yaml.safe_load(config.read_text())) and "scrape_configs" in read:
                 (job,) = read["scrape_configs"]
                 token = Path(job["authorization"]["credentials_file"]).read_text()

@@ -104,7 +104,7 @@ def sent(call: Call, server: Server | Organisation) -> tuple[int, Any]:
 
 
 def differences(ours: Any, real: Any, at: str = "") -> Iterator[str]:
-    """Yield what the test server answers in another way than the real one. The real one may answer more."""
+    """Yield each difference between an answer of the test server and of the real Grafana. The real answer may have more fields."""
     if isinstance(ours, dict) and isinstance(real, dict):
         for name, value in ours.items():
             if name not in real:

@@ -65,7 +65,7 @@ def test_volumes_of_temporary_files_and_logs_have_a_size_limit(file: Path) -> No
 
 @each_ci
 def test_disruption_budgets_of_ray_pods_are_absolute_numbers_of_pods(file: Path) -> None:
-    """Other budgets need the `scale` subresource of the owner, which a RayCluster does not have."""
+    """A budget in percent needs the `scale` subresource of the object that owns the pods. A RayCluster does not have it."""
     for budget in of_kind(rendered_ci(file), "PodDisruptionBudget"):
         if budget["metadata"]["labels"]["app.kubernetes.io/component"] in ("head", "worker"):
             spec = {key: value for key, value in budget["spec"].items() if key != "selector"}

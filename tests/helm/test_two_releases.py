@@ -30,7 +30,7 @@ COUNTED = "weir_class_response_seconds_count"
 
 @cache
 def installed(namespace: str, settings: str = "{}") -> list[Object]:
-    """Return the objects of a release with the common name in a namespace; `settings` are additional chart values for the rules, as JSON."""
+    """Return the objects of the release in this namespace. `settings` has more chart values for the alert rules, as JSON."""
     values = json.loads(json.dumps(MONITORED))
     values["monitoring"]["prometheusRule"] |= json.loads(settings)
     done = helm(

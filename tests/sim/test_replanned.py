@@ -72,7 +72,7 @@ def test_an_unshared_plan_is_forecast_to_respond_later_than_a_shared_plan(
 
 
 def test_a_forecast_counts_an_answer_of_a_shared_operator_once_for_each_query() -> None:
-    """Compare the plans' last operators: a shared answer counts once per query, so the mean over all answers does not depend on plans."""
+    """A shared plan has one last operator per query, as an unshared plan has, so both plans forecast the same number of answers."""
     shared, apart = now(running(WINDOWS, USUAL, 100, 5)), now(running(WINDOWS, APART, 100, 5))
     ends = [[one for one in found.operators if not one.feeds] for found in (shared, apart)]
     assert [len(one) for one in ends] == [len(WINDOWS)] * 2
@@ -86,7 +86,7 @@ def test_all_policies_are_forecast_with_the_current_plan_but_only_two_with_anoth
     found = replace(now(running(DEAR, USUAL, 20, 100_000)), before=Choice(policy_of("rr"), AFTER))
     by_choice = forecasts(found, [*HR, policy_of("fcfs"), policy_of("rr")], alone)
     assert {one for one in by_choice if choice_of(one).plan == USUAL} == {"hr", "fcfs", "rr"}
-    # No operators are shared here, so no unshared plan is forecast.
+    # The queries of this class share no operators, so no unshared plan is forecast.
     assert {one for one in by_choice if choice_of(one).plan != USUAL} - {"fcfs, joins first"} == {
         "hr, joins first",
         "rr, joins first",

@@ -75,7 +75,7 @@ def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str,
 def test_mean_response_and_slowdown_of_two_queries_are_those_of_the_thesis(
     policy: str, response: float, slowdown: float
 ) -> None:
-    # One tuple becomes three tuples inside each query, so these three have the same waiting times for both queries.
+    # Inside each query, one arriving tuple becomes three tuples, which have waited equally long.
     network = queries(Q1=[lookup(3, 0), project(5)], Q2=[lookup(3, 0), select(0.33, 2)])
     found = example_1(policy, network, [0])
     assert found == pytest.approx({"mean response": response, "mean slowdown": slowdown}, abs=1e-5)
@@ -128,7 +128,7 @@ def test_the_slowdown_of_a_pair_excludes_the_wait_for_its_partner() -> None:
 
 
 def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None:
-    # The expected figures follow the formulas of ALGORITHMS §1.
+    # The expected figures follow Sharaf's formulas for the priority of a join.
     model = SharafNetwork(kind="sharaf", queries=1, joins=True, selectivity_min=0.3, selectivity_max=0.3)
     plan = build_plan(model, Costs(), random.Random(1))
     rates = {"left": 4.0, "right": 2.0}
@@ -423,7 +423,7 @@ def test_tuples_that_arrived_before_a_clock_jump_keep_their_arrival_times() -> N
     # No load cycle ends between the second arrival and the jump.
     jump = {"kind": "clock_jumps", "at_s": 0.28, "by_s": 5}
     run = ran(scenario(class_, networks={"n": queries(slow=[project(1000)])}, faults=[jump], train_max=1))
-    # The answers come at 1 and 2 s, which the clock now calls 6 and 7 s.
+    # The answers leave 1 and 2 s after the start of the run. The clock, which jumped by 5 s, then shows 6 and 7 s.
     assert only_class(run)["response_ms"]["max"] == pytest.approx(7000 - 250)
 
 
@@ -476,8 +476,8 @@ def test_lanes_give_turns_by_the_current_shares() -> None:
     for manager in ("per-class", "dilos"):
         hosts = ran(scenario(*classes, networks=ONE_MS, train_max=4), manager).hosts
         ratios.append(hosts["b"].processed_s / hosts["c"].processed_s)
-    # Without lending, b and c divide the capacity that a leaves unused 3 : 1. With lending, b comes first:
-    # about 0.85 : 0.1 after a seventh of the run.
+    # Without lending, b and c divide the capacity that class a does not use in the ratio 3 : 1.
+    # With lending, class b gets about 0.85 and class c about 0.1 of the lane after a seventh of the run.
     assert ratios[0] == pytest.approx(3, rel=0.02)
     assert 5 < ratios[1] < 8.5
 
@@ -658,8 +658,9 @@ def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
 
 
 def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops_old_tuples() -> None:
-    """Offer 1.5 times the capacity, with and without a maximum age. Without either measure, the queue would
-    grow without limit.
+    """Offer 1.5 times the capacity. With a maximum age, the class drops old tuples; without, it holds its source back.
+
+    If the class did neither, its queue would grow without limit.
     """
     clicks = tenant("a", {"s": constant(1500)}, max_drop=0.05, delay_target_ms=200)
     found, waiting = {}, {}

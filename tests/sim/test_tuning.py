@@ -138,7 +138,7 @@ def test_a_class_tuned_for_tardiness_is_measured_by_the_lateness_of_its_windows(
 @pytest.mark.slow
 def test_tardiness_is_forecast_for_a_window_that_closes_once_in_1500_tuples() -> None:
     # A window closes every 1,500 tuples.
-    # Between two of these moments, an average over a hundred tuples estimates that no window ever closes.
+    # Averages over a hundred tuples are taken between two window ends, so they estimate that no window ever closes.
     window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}
     one = tenant("c", {"s": constant(1500)}, policy={"kind": "auto", "every_s": 1.9}, objective="tardiness")
     run = ran(scenario(one, networks={"n": queries(window=[window])}, seconds=2), "none")

@@ -48,7 +48,7 @@ def test_the_utility_of_a_query_follows_its_own_graph_if_it_has_one() -> None:
 def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
     network = queries(one=[project(100)], other=[project(50), project(50)])
     run, found = answered(network, 0, policy={"kind": "hr"}, delay_target_ms=150)
-    # Once query `other` has started, its last operator answers soonest; but the operator of `one` has the lower number.
+    # Both queries need 100 ms for an answer. Query `one` runs first, because its operator has the lower number.
     assert [one.pop("tardiness") for one in found["queries"].values()] == [None, None]
     assert found["queries"] == {
         name: pytest.approx(

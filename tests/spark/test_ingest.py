@@ -82,7 +82,7 @@ def lines_served(lines: list[str]) -> Iterator[int]:
                 connection, _ = server.accept()
                 with connection:
                     connection.sendall("".join(f"{line}\n" for line in lines).encode())
-                    connection.recv(1)  # This call returns when the client has disconnected.
+                    connection.recv(1)  # `recv` returns when the client has disconnected.
 
         thread = threading.Thread(target=serve)
         thread.start()

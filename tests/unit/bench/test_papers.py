@@ -57,7 +57,7 @@ def test_double_load_meets_every_target_with_every_seed(
         assert met(run) == [True, True, True]
         assert means(run)[0] < 5
         assert broken(run) == []
-    # Planners rely on these figures: losses of two runs differ by at most two points.
+    # Admission plans rely on runs with similar results: the losses of two runs differ by at most two percentage points.
     # The 95th percentiles of the response time vary by 3%, and those of two runs differ by at most an eighth.
     for place in (1, 2):
         lost = [losses(run)[place] for run in runs]

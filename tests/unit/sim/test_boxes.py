@@ -225,8 +225,9 @@ def test_the_wait_of_a_pair_for_its_partner_is_no_slowdown() -> None:
     left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
     left([10.0])
     pairs, _ = right([10.0, 11.0, 50.0])
-    # First pair: no tuple came before. Second pair, 1 s later: the left side was still processing its tuple.
-    # Third pair: the left side was done.
+    # The first right tuple waits for no earlier tuple.
+    # The second right tuple arrives 1 s later, while the left side still processes its tuple.
+    # The third right tuple arrives after the left side has finished its tuple.
     assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
     pairs, _ = left([90.0])
     assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]

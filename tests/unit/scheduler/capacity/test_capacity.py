@@ -22,7 +22,7 @@ from scheduler.capacity.redistribution import ClassAccount
 
 ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
-# Usages which, at original shares, move a share of 0.265 from gold and 0.135 from silver to bronze.
+# Usages of the three classes: from original shares, a redistribution moves 0.265 from gold and 0.135 from silver to bronze.
 BRONZE_IN_NEED = {"gold": 0.1, "silver": 0.5, "bronze": 5.0}
 AFTER_BRONZE_IN_NEED = {"gold": 0.335, "silver": 0.165, "bronze": 0.5}
 

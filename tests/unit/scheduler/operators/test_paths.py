@@ -1,4 +1,4 @@
-"""MavStream's policies on the thesis's examples: the capacities that it computes, and how paths are cut and pruned."""
+"""MavStream's policies on the examples of its thesis: capacities of paths, and how paths are cut into segments and pruned."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from scheduler.operators.policies.paths import (
 
 
 def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEstimates:
-    """Return estimates of operators, each given by downstream, cost, selectivity and output size. Operators without input are sources."""
+    """Return estimates of a network. Each tuple describes an operator: its downstream operators, cost, selectivity and output size."""
     fed = {below for downstream, *_ in given for below in downstream}
     operators = tuple(
         ScheduledOperator(f"O{place + 1}", downstream, place not in fed, size)
@@ -79,8 +79,8 @@ def drained(kind: str, network: NetworkEstimates) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "order"),
     [
-        ("path", [2, 3, 0, 1]),  # capacities of the paths: 1/3 and 1/2 tuples per second
-        ("segment", [0, 2, 3, 1]),  # memory released per second by the segments: 0.9, 1/2 and 1/20
+        ("path", [2, 3, 0, 1]),  # The capacities of the two paths are 1/3 and 1/2 tuples per second.
+        ("segment", [0, 2, 3, 1]),  # The three segments release 0.9, 1/2 and 1/20 of memory per second.
     ],
 )
 def test_operators_of_a_path_or_segment_run_in_order_from_source_to_end(kind: str, order: list[int]) -> None:

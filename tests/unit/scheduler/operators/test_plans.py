@@ -24,8 +24,9 @@ MIN_LATENCY = "b1 b2 b1 b6 b1 b4 b2 b1 b3 b2 b1 b5 b3 b2 b1"
 
 
 class Run:
-    """Shell that runs the operators its scheduler picks, on counts of tuples. A call on n tuples takes o +
-    n·p, where o is the cost of a call and p of a tuple.
+    """Shell around a scheduler: it runs the picked operators on numbers of tuples instead of tuples.
+
+    A call with n tuples takes the time o + n·p, where o is the cost of a call and p the cost of a tuple.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ def test_a_capped_train_is_pushed_through_before_the_next_train() -> None:
 
 
 def test_a_superbox_finishes_a_query_before_another_runs_but_round_robin_does_not() -> None:
-    # The same two chains, but neighbouring numbers belong to different chains, so that round robin changes chains after every operator.
+    # Operators of the two chains have alternate numbers, so that round robin changes to the other chain after every operator.
     crosswise = Network(
         tuple(
             ScheduledOperator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)

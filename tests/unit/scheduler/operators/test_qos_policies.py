@@ -104,7 +104,7 @@ def test_the_operator_with_the_largest_loss_of_utility_runs_first_and_then_the_l
     assert policy.pick(0.0) == first
 
 
-# Figures 4.8 to 4.11 of the thesis. Each range has four parts. A utility of 5 in the thesis is 1 here.
+# QoS graphs of Figures 4.8 to 4.11 of the thesis. Slacks and slopes have four buckets each. A utility of 5 in the thesis is 1 in the test.
 FIRST, SECOND = graph((1, 1.0), (3, 0.6), (4, 0.0)), graph((1, 1.0), (5, 0.2))
 GRID = Grid.over([FIRST, SECOND], 4, 4)
 
@@ -137,7 +137,7 @@ def bucket_at(graph: UtilityGraph, latency: float) -> int:
 
 
 def test_an_operator_passes_through_the_buckets_of_its_qos_graph_as_latency_grows() -> None:
-    # As slack runs out, utility is flat, then falls slowly (slacks of two parts and of one part), then falls fast, and is lost.
+    # With growing latency the utility is at first flat, then falls slowly, then falls fast, and at last is 0.
     latencies, buckets = GRID.moves(FIRST)
     assert latencies == pytest.approx([-2, -1, 0, 1, 2, 3, 4])
     assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]

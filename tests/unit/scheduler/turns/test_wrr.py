@@ -365,8 +365,9 @@ def instructions_of(act: Callable[[], object]) -> int:
 
 
 def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2) -> int:
-    """Count the instructions of twenty turns on two lanes, between gold, silver and the classes of one host,
-    with these other classes present.
+    """Count the instructions of twenty turns of gold, silver and the classes that share a host, on two lanes.
+
+    The arguments are numbers of classes: idle classes, classes in debt, and classes that share a host.
     """
     kept, debtors = (
         [f"kept{number}" for number in range(kept_by_host)],

@@ -122,7 +122,7 @@ class TestTheWorkedExample:
 
 
 class TestOverload:
-    """Overload as in Figure 4 d of the paper: the first two sub-groups are late when the third becomes due."""
+    """Tests of an overload (Figure 4 d of the paper): two sub-groups are late when the third sub-group becomes due."""
 
     @pytest.mark.parametrize(
         ("late", "runs"),
