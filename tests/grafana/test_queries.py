@@ -188,7 +188,7 @@ def test_every_query_for_annotations_is_valid(asked: Asked, document: Json) -> N
     assert len(marks) == 2
 
 
-def test_a_wrong_query_is_reported(asked: Asked) -> None:
+def test_a_query_with_an_unknown_promql_function_is_reported(asked: Asked) -> None:
     wrong = asked.answer("none", "none", {"refId": "A", "expr": "rat(up[1m])", "range": True}, {})
     assert "rat" in wrong.error
 

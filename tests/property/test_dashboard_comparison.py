@@ -68,6 +68,6 @@ def test_a_changed_value_of_a_dashboard_is_found(document: Json, data: st.DataOb
 
 
 @given(st.lists(LEAVES, max_size=3), LEAVES)
-def test_an_added_or_missing_panel_is_found(panels: list[Json], more: Json) -> None:
+def test_an_added_or_missing_panel_of_a_dashboard_is_found(panels: list[Json], more: Json) -> None:
     assert not says_all_of({"panels": [*panels, more]}, {"panels": panels})
     assert not says_all_of({"panels": panels}, {"panels": [*panels, more]})

@@ -619,7 +619,7 @@ def test_every_tuple_belongs_to_one_shard_and_equal_keys_to_the_same_shard(
 
 
 @given(st.lists(st.booleans(), max_size=40))
-def test_a_packed_mask_is_unpacked_to_the_same_accepted_tuples(chosen: list[bool]) -> None:
+def test_positions_of_accepted_tuples_are_unchanged_after_packing_and_unpacking(chosen: list[bool]) -> None:
     places = np.flatnonzero(np.array(chosen, bool))
     found = unpacked(packed(places, len(chosen)), len(chosen))
     assert found is not None

@@ -72,7 +72,7 @@ def assignments(group: list[SubGroup]) -> list[tuple[int, ...]]:
 
 class TestPeriods:
     @given(groups(), costs, st.data())
-    def test_the_cost_rate_equals_the_cost_counted_over_a_hyperperiod(
+    def test_the_cost_rate_of_periods_equals_the_cost_counted_until_all_periods_repeat(
         self, group: list[SubGroup], costs: ScanCosts, data: st.DataObject
     ) -> None:
         periods = data.draw(st.sampled_from(assignments(group)))

@@ -68,7 +68,7 @@ def test_each_row_of_the_decision_table_gives_its_branch_headroom_and_keep(
     ("gap", "closed"), [(0.001, 1.0), (0.01, 1.0), (0.1, 0.346), (1.0, 0.067), (10.0, 0.01)]
 )
 @pytest.mark.parametrize("sign", [1, -1])
-def test_headroom_closes_a_small_gap_at_once_and_a_large_gap_slowly(
+def test_headroom_moves_to_a_near_load_at_once_and_towards_a_far_load_slowly(
     sign: int, gap: float, closed: float
 ) -> None:
     load = 2.0 + sign * 2.0 * gap

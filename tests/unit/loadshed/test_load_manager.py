@@ -118,7 +118,7 @@ def test_a_load_cycle_in_which_the_class_got_no_turn_is_not_taken_for_zero_capac
     assert [usage_of(silver, had[1]) for _ in range(5)] == pytest.approx([0.6] * 5)
 
 
-def test_capacity_is_not_estimated_from_a_queue_that_stood_for_two_cycles() -> None:
+def test_capacity_is_not_estimated_from_a_queue_that_stood_for_only_two_load_cycles() -> None:
     """Check that the class drops nothing within its share: two load cycles may contain too few turns to measure capacity."""
     gold = manager(Control(0.5))
     burst = replace(cycle(0.4, queued_work_s=0.06), worked_s=0.2 * CYCLE_S)

@@ -55,13 +55,13 @@ def test_victim_newest_drops_arrivals_at_even_distances() -> None:
     assert kept_of(shedder("newest", 0.75), 12) == [0, 1, 2, 4, 5, 6, 8, 9, 10]
 
 
-def test_oldest_accepts_all_arrivals_and_evicts_as_many_as_newest_drops() -> None:
+def test_victim_oldest_accepts_all_arrivals_and_drops_as_many_old_tuples_from_the_queue() -> None:
     admission = shedder("oldest", 0.75).admit(12)
     assert (admission.kept, admission.evict_oldest) == (None, 3)
 
 
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.5, 0.9, 0.99])
-def test_gaps_between_even_drops_differ_by_at_most_one(keep: float) -> None:
+def test_victim_newest_drops_at_distances_that_differ_by_at_most_one_tuple(keep: float) -> None:
     kept = kept_of(shedder("newest", keep), 1000)
     dropped = [place for place in range(1000) if place not in kept]
     gaps = {later - earlier for earlier, later in pairwise(dropped)}
@@ -81,7 +81,7 @@ def test_dropping_the_oldest_leaves_the_freshest_in_the_queue() -> None:
     assert list(queue) == list(range(30, 40))
 
 
-def test_random_drops_depend_on_the_seed_alone() -> None:
+def test_victim_random_drops_the_same_tuples_for_the_same_seed() -> None:
     kept = [kept_of(shedder("random", 0.5, seed), 100) for seed in (7, 7, 8)]
     assert kept[0] == kept[1] != kept[2]
 

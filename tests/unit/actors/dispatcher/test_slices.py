@@ -165,7 +165,7 @@ def test_a_host_reconnects_when_its_dispatcher_reads_nothing(path: Path, make_wo
     listener.close()
 
 
-def test_work_between_slices_runs_without_a_dispatcher(make_worker: MakeWorker) -> None:
+def test_a_host_does_its_other_work_without_a_dispatcher(make_worker: MakeWorker) -> None:
     worker = make_worker()
     for _ in range(3):
         worker.client.wake()
@@ -185,7 +185,7 @@ def test_waking_a_host_runs_its_other_work_without_a_slice(
 
 
 @pytest.mark.parametrize("dispatcher", [True, False])
-def test_work_that_is_due_at_a_moment_runs_at_that_moment(
+def test_other_work_of_a_host_that_is_due_at_a_moment_runs_at_that_moment(
     path: Path, make_node: MakeNode, dispatcher: bool
 ) -> None:
     if dispatcher:

@@ -388,7 +388,7 @@ def test_a_removed_unit_leaves_no_reader_and_no_log(node: Node) -> None:
     assert rows(node.dirs, "hot") == hot(10, 20)
 
 
-def test_a_drained_unit_resumes_from_its_log_without_snapshots(node: Node) -> None:
+def test_a_unit_that_was_drained_before_its_move_resumes_from_its_log_without_snapshots(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 25))

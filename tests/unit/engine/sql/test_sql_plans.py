@@ -441,7 +441,7 @@ def test_windows_on_both_sides_make_a_window_join() -> None:
     assert planned(sql) == Project(below, (Column(6, FLOAT64),), fields(temp=FLOAT64))
 
 
-def test_join_with_a_table_keeps_conditions_on_the_table_as_residual() -> None:
+def test_a_join_with_a_table_checks_conditions_on_the_table_within_the_join() -> None:
     sql = "SELECT temp, name FROM readings JOIN sensors USING (sensor) WHERE floor = 3 AND temp > 1"
     below = TableJoin(
         Filter(Scan(READINGS), holds("greater", TEMP, value(1.0))),

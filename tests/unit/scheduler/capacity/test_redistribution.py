@@ -144,7 +144,9 @@ def test_a_class_with_a_load_above_its_share_lends_nothing_whatever_its_headroom
     ("lendable", "min_share", "floor"),
     [(1.0, 0.0, 0.03), (0.25, 0.0, 0.45), (1.0, 0.2, 0.2), (0.9, 0.2, 0.2)],
 )
-def test_an_idle_class_lends_down_to_its_floor(lendable: float, min_share: float, floor: float) -> None:
+def test_an_idle_class_lends_its_share_down_to_the_minimum_that_its_terms_allow(
+    lendable: float, min_share: float, floor: float
+) -> None:
     gold = account("gold", 0.0, lendable=lendable, min_share=min_share)
     moved = redistribute([gold, account("silver", 9.0), account("bronze", 1.0)])
     assert_shares(moved, floor, 0.9 - floor, 0.1)

@@ -51,7 +51,7 @@ JOIN = Network(
 JOIN_ESTIMATES = estimates((1, 0.5), (2, 0.25), (3, 4.0), (3, 2.0), (5, 1.0))
 
 
-def test_the_ideal_cost_of_a_joined_tuple_counts_both_sides_and_the_join_twice() -> None:
+def test_the_ideal_cost_of_a_joined_pair_includes_both_sides_and_two_join_calls() -> None:
     assert JOIN.ideal_costs(JOIN_ESTIMATES) == {4: 1 + 2 + 2 * 3 + 5}
 
 

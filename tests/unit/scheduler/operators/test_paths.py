@@ -41,7 +41,7 @@ def test_a_segment_releases_the_memory_of_the_tuples_it_processes() -> None:
 
 
 # In Figure 4.2a project and select form one segment before a join; in 4.2b each operator is its own segment.
-def test_an_operator_that_releases_more_joins_the_segment_before_it() -> None:
+def test_an_operator_that_releases_more_memory_than_the_one_before_joins_its_segment() -> None:
     project, select, join = ((1,), 1.0, 1.0, 0.8), ((2,), 1.0, 0.5, 0.8), ((), 10.0, 1.0, 1.0)
     assert cut(believed(project, select, join), (0, 1, 2)) == [(1.0, (0, 1)), (0.8, (2,))]
 
@@ -61,7 +61,7 @@ def test_a_simplified_path_has_at_most_two_segments(gamma: float, segments: list
     assert [found for _, found in cut_once(path, (0, 1, 2, 3), gamma)] == segments
 
 
-def test_a_segment_contained_in_another_is_dropped() -> None:
+def test_a_path_segment_contained_in_another_segment_is_dropped() -> None:
     segments = [(1.0, (0, 1)), (1.0, (0, 1, 2)), (1.0, (3,)), (0.5, (1, 2)), (1.0, (2, 4))]
     assert whole_segments(segments) == [(1.0, (0, 1, 2)), (1.0, (2, 4)), (1.0, (3,))]
 

@@ -103,7 +103,7 @@ def test_minimum_memory_calls_operators_in_the_order_of_the_thesis_pseudocode() 
     assert " ".join(NAMES[one] for one in plan) == "b3 b6 b2 b5 b3 b1 b4 b2"
 
 
-def test_the_next_plan_runs_what_a_plan_left_behind() -> None:
+def test_tuples_left_by_a_decision_plan_are_processed_in_the_next_plan() -> None:
     assert one_tuple_each("min-memory").total[0] == 15
 
 
@@ -177,7 +177,7 @@ def test_a_shared_source_runs_alone_and_then_each_query_as_a_whole() -> None:
     assert " ".join(run.drain().calls) == "s b2 b1 c2 c1"
 
 
-def test_sources_that_run_last_wait_until_nothing_is_queued_inside() -> None:
+def test_sources_run_only_when_no_tuple_is_queued_inside_the_network() -> None:
     run = Run(Superbox(), sources_last=True)
     for name in ("b4", "b5", "b6"):
         run.enter(NAMES.index(name), 1)

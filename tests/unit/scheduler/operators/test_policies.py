@@ -297,7 +297,7 @@ def test_invalid_policy_settings_are_refused_with_a_hint(name: str, words: str) 
 # -- the policy for freshness ---------------------------------------------------------------------------
 
 
-def test_freshness_prefers_the_query_with_less_to_do_unless_beta_is_zero() -> None:
+def test_the_freshness_policy_prefers_the_query_with_less_queued_work_unless_beta_is_zero() -> None:
     # The priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are the rates 0.5 and 0.33.
     picked = []
     for beta in (1.0, 0.0):

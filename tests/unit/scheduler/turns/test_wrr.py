@@ -98,7 +98,7 @@ def test_unused_quota_is_not_saved() -> None:
     assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0),)
 
 
-def test_rounds_without_input_are_not_saved() -> None:
+def test_a_class_saves_no_quota_in_rounds_without_input() -> None:
     turns = round_robin(ready="gold")
     for _ in range(5):
         ended(turns, "gold", 5.0)
