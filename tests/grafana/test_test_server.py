@@ -137,7 +137,7 @@ def test_the_test_server_gives_the_answers_of_a_real_grafana(
     assert found == []
 
 
-def test_test_server_and_real_grafana_refuse_an_unknown_token_alike(organisation: Organisation) -> None:
+def test_real_grafana_and_the_test_server_refuse_an_unknown_token_alike(organisation: Organisation) -> None:
     headers = {"Authorization": "Bearer glsa_unknown"}
     with grafana() as server:
         answers = [

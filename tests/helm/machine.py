@@ -289,7 +289,7 @@ def start_ray(pod: Pod, command: Sequence[str]) -> None:
 
 @contextmanager
 def machine(**values: Any) -> Iterator[Machine]:
-    """Render the chart with ports that are free here. All pods of the machine end with the block."""
+    """Render the chart with free ports of this machine. The pods of the machine end with the `with` block."""
     gcs_port, api_port, gateway_port = free_port(), free_port(), free_port()
     config = {
         "live": {"lanes": 1},

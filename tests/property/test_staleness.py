@@ -46,7 +46,7 @@ def test_staleness_does_not_depend_on_the_order_or_repetition_of_answers(
     assert one.stale_s == other.stale_s
 
 
-def test_a_tuple_that_waited_very_long_adds_staleness_only_for_the_remembered_fresh_times() -> None:
+def test_of_a_very_long_wait_only_the_part_since_the_oldest_remembered_moment_adds_staleness() -> None:
     staleness, rounds = OutputStaleness(0.0), 3 * KEPT
     for second in range(rounds):
         staleness.served([float(second)], second + 0.5)

@@ -163,7 +163,7 @@ def test_after_an_impossible_switch_the_old_policy_stays_and_the_new_is_not_trie
     assert one.policy == "lsf"
 
 
-def test_a_report_about_policies_other_than_the_new_one_does_not_undo_a_switch() -> None:
+def test_a_switch_is_not_undone_by_a_report_in_which_the_old_policy_is_impossible_too() -> None:
     one = core(steady=1)
     one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 2.0}), 0.0)
     one.handle(Compared(2.0, {"hr": 10.0, "fcfs": 2.0}, ("hr", "fcfs")), 1.0)

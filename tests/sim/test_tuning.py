@@ -92,7 +92,7 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
     ("seed", "call_us", "objective"),
     [(0, 300.0, "response"), (2, 300.0, "slowdown"), (1, 0.0, "response"), (2, 300.0, "memory")],
 )
-def test_a_self_tuning_class_ends_within_a_tenth_of_the_best_policy(
+def test_a_self_tuning_class_reaches_its_objective_to_within_a_tenth_of_the_best_policy(
     seed: int, call_us: float, objective: Objective
 ) -> None:
     scenario = workload(seed, call_us, seconds=100.0)

@@ -141,7 +141,9 @@ def jvm_of(ingest: IngestProcess) -> int:
 # -- sources of all kinds ------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_source_arrives_completely(gateway: RealGateway, folder: Path, tmp_path: Path) -> None:
+def test_every_row_of_every_kind_of_spark_source_arrives(
+    gateway: RealGateway, folder: Path, tmp_path: Path
+) -> None:
     for name in ("parquet", "csv", "json"):
         (tmp_path / name).mkdir()
     pyarrow.parquet.write_table(table(range(10)), tmp_path / "parquet" / "a.parquet")

@@ -228,7 +228,9 @@ def test_a_host_reports_its_waiting_classes_to_a_new_dispatcher(
     assert set(ran) == {"gold", "silver"}
 
 
-def test_classes_join_and_leave_a_host(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_a_class_runs_on_a_host_after_it_joins_and_no_longer_after_it_leaves(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     node = make_node()
     worker = make_worker("gold")
     worker.jobs["silver"] = SimpleQueue()
@@ -243,7 +245,9 @@ def test_classes_join_and_leave_a_host(make_node: MakeNode, make_worker: MakeWor
     assert [worker.did(), worker.did()] == [("between", ""), ("ran", "gold")]
 
 
-def test_a_class_may_leave_during_its_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_a_class_that_leaves_during_its_slice_is_removed_from_its_host(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     node = make_node()
     worker = make_worker("gold", "silver")
     worker.give("gold", lambda: worker.client.leave("gold"))

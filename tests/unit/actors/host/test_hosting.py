@@ -319,7 +319,7 @@ def test_shards_of_a_class_divide_its_input_by_key(node: Node) -> None:
 # Tests of queries and declarations that change.
 
 
-def test_queries_are_added_and_removed_while_the_class_runs(node: Node) -> None:
+def test_a_running_class_answers_an_added_query_and_no_longer_a_removed_query(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     node.publish(readings(0, 10))

@@ -87,7 +87,7 @@ def changed(unit: HostedUnit, one: LiveClass) -> Unit:
     return replace(unit.unit, declared=one)
 
 
-def test_the_last_query_over_a_stream_is_removed_while_the_class_runs(dirs: RunDirs) -> None:
+def test_a_class_stops_reading_a_stream_when_its_last_query_over_the_stream_is_removed(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "a", 0)
         arrive(unit, "b", 0)

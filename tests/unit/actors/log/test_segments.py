@@ -513,7 +513,7 @@ def test_segment_that_a_killed_process_was_about_to_reuse_is_removed(full: Path)
     log.close()
 
 
-def test_full_log_drops_no_frame_from_the_number_keep_from_on(tmp_path: Path) -> None:
+def test_full_log_drops_only_frames_numbered_below_keep_from(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=128 * KIB, keep_from=10)
     with pytest.raises(LogFull):
         fill(log)

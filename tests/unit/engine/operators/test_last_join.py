@@ -52,7 +52,7 @@ def test_a_lookup_finds_the_newest_row_of_its_key_at_its_event_time() -> None:
     assert sorted(set(nodes(run))) == ["last", "lookup", "project", "source:s", "source:t"]
 
 
-def test_conditions_apply_to_the_found_row_and_windows_use_the_time_of_the_lookup() -> None:
+def test_where_applies_to_the_looked_up_row_and_windows_use_the_time_of_the_lookup() -> None:
     where = "SELECT s.id AS a FROM s JOIN t [LAST BY k] p ON s.k = p.k WHERE p.n > 5"
     window = "SELECT sum(c) AS c FROM (SELECT s.ts AS ts, t.n AS c FROM s JOIN t [LAST BY k] ON s.k = t.k) AS x [RANGE 1 SECOND]"
     run = class_of(where, window)

@@ -46,7 +46,7 @@ class Run:
             self.scheduler.ready(operator, 0.0)
 
     def drain(self) -> "Run":
-        """Run until nothing is queued. Record, per answer, the tuples and calls processed before it."""
+        """Run until nothing is queued. For each answer, record the numbers of tuples and of calls before the answer."""
         while (number := self.scheduler.pick(0.0)) != NONE:
             box, tuples = self.network.operators[number], min(self.queued[number], self.train)
             self.calls.append(box.name)

@@ -151,7 +151,7 @@ class TestTheProtocol:
             Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0),
         )
 
-    def test_a_query_that_runs_more_often_than_its_slide_is_late_only_by_its_slide(self) -> None:
+    def test_the_lateness_of_a_query_is_counted_from_its_slide_although_it_is_due_earlier(self) -> None:
         scheduler = scheduler_of(periodic_of("hybrid"), queries(EXAMPLE[:5]))
         for minute in range(1, 4):
             scheduler.updated("max", 60.0 * minute)

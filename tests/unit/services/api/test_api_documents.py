@@ -46,7 +46,7 @@ def test_put_creates_a_declaration_and_gives_a_new_etag_only_for_changes(api: Ap
     assert log == [("admin", "changed", ["priority_class"]), ("admin", "created", [])]
 
 
-def test_weight_of_a_query_is_stored_shown_and_checked(api: Api) -> None:
+def test_weight_of_a_query_is_stored_and_refused_if_it_is_out_of_range(api: Api) -> None:
     query, path = {"sql": "SELECT value FROM ticks", "weight": 2.5}, "/v1/tenants/acme/queries/fresh"
     answer = api("PUT", path, query)
     assert (answer.status_code, api("GET", path).json()["weight"]) == (201, 2.5)
@@ -485,7 +485,7 @@ def test_no_body_causes_a_server_error(api: Api) -> None:
 
 
 @pytest.mark.slow
-def test_routes_work_with_postgresql_and_report_its_absence(tmp_path: Path) -> None:
+def test_routes_work_with_postgresql_and_report_when_it_has_stopped(tmp_path: Path) -> None:
     with ExitStack() as database:
         home = Home(tmp_path, database.enter_context(postgresql()))
         with api_over(home) as api:

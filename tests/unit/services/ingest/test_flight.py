@@ -222,7 +222,9 @@ def test_rows_are_cut_into_frames_of_at_most_100000_rows(door: Door) -> None:
     assert [value for frame in frames for value in frame] == list(range(220_000))
 
 
-def test_clients_can_read_the_schema_and_send_other_columns_by_policy(door: Door) -> None:
+def test_clients_can_read_the_schema_of_a_stream_and_send_other_columns_if_a_policy_allows(
+    door: Door,
+) -> None:
     client = door.client()
     schema = client.flight.get_schema(
         flight.FlightDescriptor.for_path("stream", "READINGS"), client.call

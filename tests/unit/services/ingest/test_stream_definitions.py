@@ -663,7 +663,7 @@ def fake_java(home: Path, version: str, modules: bool = True, prints_version: bo
     return home
 
 
-def test_requested_java_is_used_or_refused(tmp_path: Path) -> None:
+def test_the_configured_java_is_used_but_refused_if_it_is_too_old(tmp_path: Path) -> None:
     new, old = fake_java(tmp_path / "new", "21"), fake_java(tmp_path / "old", "1.8")
     assert find_java(new, {}, tmp_path) == Java(new, 21)
     with pytest.raises(InvalidInput, match="it is Java 8") as caught:

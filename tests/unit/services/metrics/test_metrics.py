@@ -308,7 +308,7 @@ def test_the_text_equals_that_of_prometheus_client(metered: Metering) -> None:
     assert any('priority_class="l\\\\ast \\"one\\""' in line for line in found)
 
 
-def test_exactly_the_declared_families_are_written(metered: Metering) -> None:
+def test_exactly_the_declared_metric_families_are_written(metered: Metering) -> None:
     with metering(metered.system, with_operators=True) as asked:
         cycle(asked)
         asked.told()

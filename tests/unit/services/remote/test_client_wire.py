@@ -223,14 +223,16 @@ def test_problem_is_raised_as_the_matching_error(status: int, slug: str, kind: t
         (Reply(302, b"", {"Location": "http://127.0.0.1:1/"}), Away),
     ],
 )
-def test_other_responses_are_reported_by_their_status(reply: Reply, kind: type[WeirError]) -> None:
+def test_responses_that_are_no_problem_documents_are_reported_by_their_status(
+    reply: Reply, kind: type[WeirError]
+) -> None:
     with replying([reply]) as server, client(server) as weir, pytest.raises(WeirError) as caught:
         weir.all("Tenant")
     assert type(caught.value) is kind
     assert f"the service answers {reply.status}" in str(caught.value)
 
 
-def test_error_names_the_document_of_the_caller() -> None:
+def test_error_about_a_document_in_a_list_names_the_document_instead_of_its_position() -> None:
     gold = PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=1, delay_target_ms=1)
     reply = Reply.problem(422, "invalid", detail="documents[1] (Query q): sql: no such stream (got 's')")
     with replying([reply]) as server, client(server) as weir, pytest.raises(InvalidInput) as caught:

@@ -143,7 +143,7 @@ def test_a_lossless_class_never_sheds() -> None:
     assert of(replace(WELL, keep=0.5), declared("t", lossless=True))[0] == "within target"
 
 
-def test_shards_with_the_same_trouble_are_counted() -> None:
+def test_the_state_of_a_class_shows_one_shard_in_trouble_and_counts_the_others() -> None:
     troubles = [
         ("given up", "t#0: no"),
         ("failing", "t#1: log: full"),
