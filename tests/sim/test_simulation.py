@@ -334,7 +334,7 @@ def test_an_overloaded_class_meets_its_target_with_every_victim_rule(victim: str
     assert result(run)["ledger_closed"]
 
 
-def test_shedding_the_oldest_answers_sooner_than_shedding_the_newest() -> None:
+def test_answers_come_sooner_if_the_oldest_tuples_are_shed_than_if_the_newest_are() -> None:
     means = []
     for victim in ("oldest", "newest"):
         class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)

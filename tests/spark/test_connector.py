@@ -213,7 +213,7 @@ def test_an_empty_batch_is_no_error(node: Node, files: Files) -> None:
     assert node.ids("s") == []
 
 
-def test_driver_and_executor_paths_are_different_producers(node: Node, files: Files) -> None:
+def test_rows_sent_by_the_driver_and_by_executors_have_different_producers(node: Node, files: Files) -> None:
     files.add(range(10))
     files.run(executors(node))
     files.checkpoint = files.checkpoint.with_name("another")

@@ -116,7 +116,7 @@ def test_the_first_tuple_at_or_after_the_end_of_a_slide_closes_its_window() -> N
     assert one([4.25, 5.0, 6.125]) == ([4.25, 6.125], 0.0)
 
 
-def test_a_window_has_one_result_per_group_and_each_result_costs() -> None:
+def test_a_window_has_one_result_per_group_and_each_result_takes_time() -> None:
     out, extra_s = effect(aggregate(slide_s=2, groups=3, result_us=50))([1.0, 2.0, 4.5])
     assert out == [2.0] * 3 + [4.5] * 3
     assert extra_s == pytest.approx(6 * 50e-6)

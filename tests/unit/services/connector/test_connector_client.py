@@ -83,7 +83,7 @@ def test_no_row_is_published_twice_if_responses_of_the_gateway_are_lost(node: No
     assert sorted(node.ids("s")) == [0, 1, 2, 10, 11, 12]
 
 
-def test_batch_repeated_on_either_path_is_published_once(node: Node) -> None:
+def test_batch_repeated_by_the_driver_or_by_executors_is_published_once(node: Node) -> None:
     batch = Batch("q", 3)
     gateway(node).publish(options(node), batch, table(1))
     gateway(node).publish(options(node), batch, table(1))

@@ -603,7 +603,7 @@ def test_progress_report_without_data_gives_the_run_id_of_its_query() -> None:
     assert counted.run == "of today"
 
 
-def test_rate_covers_the_last_seconds() -> None:
+def test_rate_of_a_feed_covers_the_last_seconds() -> None:
     counted, rates = FeedCounts(FeedProgress("f")), []
     for second in range(30):
         counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
@@ -618,7 +618,7 @@ Offsets = st.dictionaries(
 
 
 @given(Offsets, Offsets)
-def test_lag_is_the_sum_over_all_partitions(
+def test_lag_of_a_feed_is_the_sum_over_all_partitions(
     latest: dict[str, dict[str, int]], done: dict[str, dict[str, int]]
 ) -> None:
     pairs = [(topic, part) for topic, parts in latest.items() for part in parts]

@@ -207,7 +207,9 @@ def test_client_sends_the_parameter_force_only_if_requested() -> None:
         (503, "not-running", Away),
     ],
 )
-def test_problem_is_raised_as_the_matching_error(status: int, slug: str, kind: type[WeirError]) -> None:
+def test_problem_response_of_the_service_is_raised_as_the_matching_exception(
+    status: int, slug: str, kind: type[WeirError]
+) -> None:
     reply = Reply.problem(status, slug, detail="what is wrong", hint="what to do")
     with replying([reply]) as server, client(server) as weir, pytest.raises(WeirError) as caught:
         weir.all("Tenant")
