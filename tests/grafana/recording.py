@@ -73,7 +73,7 @@ def demonstration(folder: Path, temporary: Path, log: Path) -> Iterator[subproce
 
 
 def scraped_address(folder: Path, demo: subprocess.Popen[bytes], log: Path) -> tuple[str, str]:
-    """Wait for the demonstration's own Prometheus; return the address that this Prometheus scrapes, and its token."""
+    """Wait until the demonstration has started a Prometheus of its own, and return the address and the token that this one uses."""
     until = time.monotonic() + DEMO_S
     while time.monotonic() < until:
         for config in folder.glob("weir-demo-*/prometheus/prometheus.yml"):
