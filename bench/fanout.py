@@ -131,9 +131,6 @@ def wait_flowing(system: System) -> None:
         time.sleep(POLL_S)
 
 
-# -- process of the service ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class There:
     url: str

@@ -56,9 +56,6 @@ def figures() -> list[Figure]:
     ]
 
 
-# -- cost of a scrape ------------------------------------------------------------------------------------------
-
-
 def scrape() -> tuple[float, int]:
     """Return processor-seconds and bytes of a scrape; all values have changed since the previous scrape."""
     source = Full()
@@ -151,9 +148,6 @@ class Full:
 
     def streams(self, node: str) -> dict[str, StreamCounts]:
         return {}
-
-
-# -- cost of counting in a class -------------------------------------------------------------------------------
 
 
 def hosted(declared: LiveClass) -> HostedClass:

@@ -68,8 +68,6 @@ def changes(attempt: int) -> list[Request]:
     return [("PUT", f"/v1/tenants/t{place}/queries/q0", f'{{"sql": "{sql}"}}') for place in range(CHANGES)]
 
 
-# -- time until the service is ready ---------------------------------------------------------------------------
-
 UP = (
     sys.executable,
     "-c",
@@ -97,9 +95,6 @@ def ready_s() -> float:
             process.send_signal(signal.SIGTERM)
             process.communicate()
     return took_s
-
-
-# -- processes that call the service ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -144,9 +139,6 @@ async def one_after_another(there: There, requests: Sequence[Request]) -> None:
         await reader.readexactly(int(answer.lower().partition(b"content-length: ")[2].split(b"\r", 1)[0]))
     writer.close()
     await writer.wait_closed()
-
-
-# -- process of the service ------------------------------------------------------------------------------------
 
 
 @contextmanager

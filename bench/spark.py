@@ -154,9 +154,6 @@ def figures() -> list[Figure]:
     ]
 
 
-# -- batches from gateway to class ---------------------------------------------------------------------------------
-
-
 def soon(running: Node) -> list[Figure]:
     """Measure rate and delays of batches of 10,000 rows from one producer."""
     producer = Producer(running)
@@ -225,9 +222,6 @@ def wait_delivered(running: Node) -> None:
         time.sleep(LOOK_S)
 
 
-# -- micro-batches of Spark ----------------------------------------------------------------------------------------
-
-
 def batch_ms(spark: SparkSession, sink: Sink, rows: int) -> float:
     """Return the median time of a micro-batch in milliseconds, without the first batches."""
     source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=rows, numPartitions=1)
@@ -259,9 +253,6 @@ def session() -> Iterator[SparkSession]:
         yield spark
     finally:
         stop_session(spark)
-
-
-# -- the processes of a node ---------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -88,9 +88,6 @@ class Header(NamedTuple):
     settings: Mapping[str, Any]
 
 
-# -- values, by their types ---------------------------------------------------------------------------------
-
-
 @cache
 def codec_of(kind: Any) -> Codec:
     """Return the encoder and decoder for values of a type; raise TypeError for an unsupported type."""
@@ -242,9 +239,6 @@ def _fields(
     return Codec(encode, decode)
 
 
-# -- kinds of cores -----------------------------------------------------------------------------------------
-
-
 class Tagged:
     """Codec for values of several types, each encoded with the name of its type first."""
 
@@ -327,9 +321,6 @@ KINDS: Mapping[CoreName, CoreKind] = {
     "capacity": CoreKind(CapacityCore, CapacityEvent, CapacityCommand),
     "tuning": CoreKind(TuningCore, TuningEvent, TuningCommand, carried=("memory",)),
 }
-
-
-# -- lines of a log -----------------------------------------------------------------------------------------
 
 
 def header_of(core: CoreName, name: str, clock: str, made: Core) -> Header:

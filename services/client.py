@@ -105,8 +105,6 @@ class Client:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             self.close()
 
-    # -- calls about declarations ----------------------------------------------------------------------
-
     def apply(self, documents: Documents, dry_run: bool = False) -> Applied:
         """Declare all documents, or none if one document is refused. With `dry_run`, only return the changes that would be made."""
         documents = documents_in(documents)
@@ -172,8 +170,6 @@ class Client:
         page = self._get("/v1/audit", kind=kind, name=name, limit=most)
         return [AuditEntry.model_validate(entry) for entry in page["items"]]
 
-    # -- calls about API keys --------------------------------------------------------------------------
-
     def list_keys(self) -> list[KeyInfo]:
         """Return information about all API keys, oldest first."""
         return [KeyInfo.model_validate(item) for item in self._items("/v1/keys")]
@@ -189,8 +185,6 @@ class Client:
         """Revoke an API key, so that the service refuses calls with the key."""
         self._wire.call("DELETE", f"/v1/keys/{quoted(id_)}", again=False)
 
-    # -- calls about feeds -----------------------------------------------------------------------------
-
     def to_bring(self) -> ToBring:
         """Return the feeds that Spark must run, with the secrets of their sources. The call needs a key with the scope `feeds`."""
         return ToBring.model_validate(self._get("/v1/ingest"))
@@ -199,8 +193,6 @@ class Client:
         """Report the progress of the feeds to the service."""
         said = orjson.dumps({"feeds": [asdict(feed) for feed in feeds]})
         self._wire.call("PUT", "/v1/ingest/progress", content=said, headers=JSON)
-
-    # -- calls that put rows into streams or read answers ----------------------------------------------
 
     def tenant(self) -> str:
         """Return the only tenant to which the key gives access; raise InvalidInput if the key gives access to no tenant or to several."""
@@ -290,8 +282,6 @@ class Client:
                 break
         return pa.concat_tables(parts)
 
-    # -- requests, with retries and pages --------------------------------------------------------------
-
     def _results_path(self, query: str, tenant: str | None) -> str:
         first, slash, last = query.partition("/")
         owner, name = (first, last) if slash else (tenant or self.tenant(), query)
@@ -315,9 +305,6 @@ class Client:
             after = page.get("next")
             if after is None:
                 return
-
-
-# -- paths of requests, and documents and errors in responses --------------------------------------------------
 
 
 def place_of(ref: Ref) -> str:

@@ -55,9 +55,6 @@ LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet
 Advance = Callable[[float], None]
 
 
-# -- errors and results -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Disagreement:
     """Decision that differs from the recorded decision, or message that was not received as it was sent."""
@@ -179,9 +176,6 @@ def _place(file: Path) -> tuple[str, int]:
 def _folder(file: Path, path: Path) -> str:
     """Return the folder of a log relative to the path; empty if the path is the log or its folder."""
     return "" if file.parent == path or file == path else file.parent.relative_to(path).as_posix()
-
-
-# -- replay of one log --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -311,8 +305,6 @@ class _Replay:
                 life.file, number, at=now, event=str(event), expected=expected, got=shown
             )
 
-    # -- check of the messages between cores ----------------------------------------------------------------
-
     def _note(self, number: int, now: float, event: list[Any], commands: list[Any], living: _Living) -> None:
         """Remember the messages in a recorded decision: the messages that the core sent, or the message that it received."""
         who = (living.header.core, living.header.name)
@@ -393,9 +385,6 @@ class _Arrived:
                 self._place = place + 1
                 return True
         return False
-
-
-# -- reading of log lines -----------------------------------------------------------------------------------
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

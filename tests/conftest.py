@@ -18,10 +18,10 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-# A shell that starts tests in the background makes them ignore SIGINT, and their child processes inherit that. Ctrl-C would not end them.
+# If a shell starts tests in the background, they and their child processes ignore SIGINT, so Ctrl-C would not end them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A worker that has run thousands of tests holds millions of objects. Python's default thresholds would spend a tenth of the time on
-# collecting garbage among them.
+# A worker that has run thousands of tests holds millions of objects.
+# With Python's default thresholds, garbage collection would take a tenth of the time.
 gc.set_threshold(50_000, 20, 50)

@@ -38,9 +38,6 @@ def superbox(kind: str) -> str:
     return f"superbox:traversal={kind}"
 
 
-# -- examples of the traversals ----------------------------------------------------------------------------
-
-
 def example_findings(hosts: Mapping[str, tuple[BoxHost, BoxHost]]) -> list[Finding]:
     """Return findings on each traversal, from runs in which only tuples take processor time, and runs in which only calls do."""
     findings = []
@@ -126,8 +123,6 @@ def run_tree(kind: str, tuple_s: float, call_s: float) -> BoxHost:
         host.enter(number, [0.0])
     return host.run()
 
-
-# -- superboxes against boxes, and traversals against each other -------------------------------------------
 
 # Seconds per call and per decision. The thesis does not give these times; in Aurora, calls and decisions took about as long as boxes.
 CALL_S, DECISION_S = 2e-4, 2e-4

@@ -53,8 +53,6 @@ def general(objects: Mirrored, bandwidth: float) -> Floats:
     return refreshes(np.ones(len(objects)), objects.changes, bandwidth, objects.sizes).frequencies
 
 
-# -- Table 2.1 ------------------------------------------------------------------------------------------------------
-
 PRINTED: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
     "(b)": ((1, 1, 1, 1, 1), (1.15, 1.36, 1.35, 1.14, 0.00)),
     "(c)": ((1, 2, 3, 4, 5), (0.33, 0.67, 1.00, 1.33, 1.67)),
@@ -86,9 +84,6 @@ def table(quick: bool) -> ExperimentOutcome:
     return ExperimentOutcome(tuple(findings))
 
 
-# -- Figure 2.3 -----------------------------------------------------------------------------------------------------
-
-
 def interest(quick: bool) -> ExperimentOutcome:
     """Compare freshening by interest (PF) with freshening that ignores interest (GF)."""
     bandwidth, findings, charts = SMALL / 2, [], []
@@ -114,9 +109,6 @@ def interest(quick: bool) -> ExperimentOutcome:
                 Finding("Fig. 2.3", claim, "→ 0", got, gf[-1] < 0.05, rule="below 0.05 at θ = 1.6")
             )
     return ExperimentOutcome(tuple(findings), tuple(charts))
-
-
-# -- Figures 2.5 and 2.7 --------------------------------------------------------------------------------------------
 
 
 def by_partitions(
@@ -233,9 +225,6 @@ def solved(count: int, spread: float, best: float) -> Finding:
     )
 
 
-# -- Figures 2.8 and 2.9 --------------------------------------------------------------------------------------------
-
-
 def kmeans(quick: bool) -> ExperimentOutcome:
     """Measure how rounds of k-means improve PF partitions."""
     count = CLUSTERED_QUICK if quick else CLUSTERED
@@ -259,9 +248,6 @@ def kmeans(quick: bool) -> ExperimentOutcome:
     return ExperimentOutcome(
         (Finding("Fig. 2.8", claim, "significant gains", got, gained > 0.5, rule=rule),), (chart,)
     )
-
-
-# -- §2.5.3 ---------------------------------------------------------------------------------------------------------
 
 
 def pareto(count: int, seed: int = 1) -> Floats:
@@ -308,9 +294,6 @@ def sizes(quick: bool) -> ExperimentOutcome:
         ),
         (chart,),
     )  # fmt: skip
-
-
-# -- polling, in virtual time ---------------------------------------------------------------------------------------
 
 
 def measured(objects: Mirrored, frequencies: Floats, periods: float, uses: int, seed: int) -> float:

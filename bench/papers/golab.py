@@ -31,8 +31,6 @@ from scheduler.windows import PeriodicQuery, PeriodicScheduler
 from sim.windows.periodic_run import PeriodicWorkload, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
 
-# -- worked example --------------------------------------------------------------------------------------
-
 # Window and slide of each query in minutes (Golab §4.2).
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
 MINUTES = 30  # Minutes after which every schedule with periods of 2, 3 and 5 minutes repeats
@@ -99,8 +97,6 @@ def run_example(quick: bool) -> ExperimentOutcome:
         tuple(findings), (Chart("Cost of schedules", "", "comparisons per minute", bars=bars),)
     )
 
-
-# -- evaluation with random queries ----------------------------------------------------------------------
 
 PER_GROUP, QUICK_PER_GROUP = (5, 10, 20, 30), (10, 30)
 # Tuples per second. At the rate HIGH, attributes have twice as many different values as at the rate LOW.
@@ -433,8 +429,6 @@ def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:
         ),
     )
 
-
-# -- order of runs (Sharaf) ------------------------------------------------------------------------------
 
 ORDERS: Mapping[str, Order] = {"EDF": "edf", "HR": "hr", "EDF/HR": "edf-hr"}
 UTILISATIONS = (0.8, 0.9, 0.95, 1.0, 1.03, 1.1, 1.2, 1.5)

@@ -87,9 +87,6 @@ def declared(name: str, lossless: bool = False, prefix: str = "") -> LiveClass:
     )
 
 
-# -- run of the endurance test ------------------------------------------------------------------------------------
-
-
 class Answers:
     """Reader of a class's log that checks the sequence numbers of each query's answers for gaps and repetitions."""
 
@@ -209,8 +206,6 @@ class Soak:
                 parts[name] = 0.0
         self.feeder.offer({name: steps(part * self.capacity_per_s) for name, part in parts.items()})
 
-    # -- killing of processes -------------------------------------------------------------------------------------
-
     def _kill(self, at: float) -> None:
         hosts = {f"host of {name}": host_name(host) for name, host in self._hosts.items()}
         others = {"dispatcher": dispatcher_name(self.node), "coordinator": COORDINATOR}
@@ -224,8 +219,6 @@ class Soak:
         self.console.print(f"{at:6.0f} s  killed the {who}", highlight=False)
         if who in (f"host of {FIRST}", *others):
             self._disturbed_until = time.monotonic() + RECOVERY_S
-
-    # -- checks during the run ------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
         self.found.looks += 1
@@ -310,9 +303,6 @@ def disk_mb(folder: Path) -> float:
         with suppress(OSError):
             total += file.stat().st_blocks * 512
     return total / 1e6
-
-
-# -- result of the endurance test ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,6 @@ PERIODIC_KINDS: tuple[PeriodicKind, ...] = get_args(PeriodicKind)
 SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
 
 
-# -- schedules as texts --------------------------------------------------------------------------------------
-
 # Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`, and Golab's schedules.
 # The paper calls Golab's schedules No-S, AS, CS, C-LP, HS, H-LS and H-LP.
 SHARING = (

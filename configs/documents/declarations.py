@@ -277,9 +277,6 @@ def as_document(one: Declaration) -> dict[str, Any]:
     return {**head, "name": one.name, **fields}
 
 
-# -- files -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Document:
     """Declaration that was read from a file, with the name of the file and the position in it."""
@@ -349,9 +346,6 @@ def check_differ(documents: Iterable[Document]) -> None:
             title = f"already declared in {first.place}"
             hint = "remove one of the two documents"
             raise InvalidInput(title, "name", document.ref.name, hint, document.place)
-
-
-# -- declarations as a running class ---------------------------------------------------------------------------
 
 
 def live_class(

@@ -167,8 +167,6 @@ class WeirParser(BareParser):
             self._unexpected("unexpected text")
         return query
 
-    # -- parsing FROM and WITH -----------------------------------------------------------------------
-
     def _parse_table(self, *_: Any, **__: Any) -> exp.Expr:
         start = self._curr
         window: exp.Expr | None = None
@@ -330,8 +328,6 @@ class WeirParser(BareParser):
             )
         return self.expression(exp.CTE(this=self._named_or_query(), alias=name))
 
-    # -- parsing expressions -------------------------------------------------------------------------
-
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         first = parse_method()
         if first is None:
@@ -472,8 +468,6 @@ class WeirParser(BareParser):
 
     def _operand(self) -> exp.Expr:
         return self._parse_bitwise() or self._missing()
-
-    # -- raising errors in Weir's wording ------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
         """Raise a PlanningError in Weir's wording for an error message of sqlglot."""

@@ -141,8 +141,6 @@ class Grouped(Expressions):
             )
         return key
 
-    # -- reading aggregates --------------------------------------------------------------------------
-
     def filtered(self, node: exp.Filter) -> Expression:
         """Read AGGREGATE(x) FILTER (WHERE condition): the aggregate of x over the tuples that meet the condition."""
         aggregate = node.this
@@ -289,9 +287,6 @@ def is_bound(node: exp.Expr) -> bool:
 def where(condition: Expression, value: Expression) -> Expression:
     """Return an expression for the value where the condition is true, and NULL elsewhere."""
     return Case(((condition, value),), Literal(None, value.type), value.type)
-
-
-# -- building the plan -----------------------------------------------------------------------------------
 
 
 def windowed(

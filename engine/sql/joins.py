@@ -139,8 +139,6 @@ class Joiner:
         plan = filtered(plan, [rest.condition(condition.node) for condition in self.conditions])
         return Joined(plan, self.scope, tuple(offsets), time, window)
 
-    # -- collecting conditions -----------------------------------------------------------------------
-
     def _collect(self) -> None:
         for owner, item in enumerate(self.items):
             if item.join is None:
@@ -181,8 +179,6 @@ class Joiner:
         self.conditions = [condition for condition in self.conditions if condition not in taken]
         return list(taken)
 
-    # -- refusing joins that cannot be planned -------------------------------------------------------
-
     def _check_aliases(self) -> None:
         if len(self.items) > ITEMS_MAX:
             node, what = self.items[ITEMS_MAX].relation.node, f"FROM can have at most {ITEMS_MAX} items"
@@ -216,8 +212,6 @@ class Joiner:
                 node, "the left side of LEFT JOIN must be a stream", hint="FROM stream LEFT JOIN table"
             )
 
-    # -- planning a single stream --------------------------------------------------------------------
-
     def _side(self, owner: int) -> Plan:
         """Return the plan of a stream, filtered by the conditions that use only this stream."""
         mine = self._take(
@@ -228,8 +222,6 @@ class Joiner:
         offsets = [0 if place == owner else None for place in range(len(self.items))]
         read = Expressions(self.scope, offsets, "WHERE")
         return filtered(self.items[owner].relation.plan, [read.condition(item.node) for item in mine])
-
-    # -- joining two streams -------------------------------------------------------------------------
 
     def _streams(self, one: int, other: int, offsets: list[int | None]) -> tuple[Plan, EventTime | None]:
         windows = [self.items[owner].relation.window for owner in (one, other)]
@@ -361,8 +353,6 @@ class Joiner:
         ]
         return ".".join(filter(None, (relation.alias, *names[:1])))
 
-    # -- finding the keys of a join ------------------------------------------------------------------
-
     def _equalities(
         self,
         left: set[int],
@@ -412,8 +402,6 @@ class Joiner:
             for reader, node, value, type_ in zip(readers, sides, values, types, strict=True)
         )
         return a, b
-
-    # -- joining a stream with a lookup table --------------------------------------------------------
 
     def _table(self, plan: Plan, owner: int, offsets: list[int | None]) -> Plan:
         item = self.items[owner]
@@ -477,9 +465,6 @@ class Joiner:
             return Cast(key, column.type, try_=True), column
         what = "the join compares a key column of the table with a value of another type"
         raise self.text.error(item.place, what)
-
-
-# -- building filters and projections --------------------------------------------------------------------
 
 
 def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:

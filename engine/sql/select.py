@@ -111,8 +111,6 @@ class Selects:
             raise self.text.error(node, "the query has too many parts", hint=SPLIT_IT)
         return relation
 
-    # -- planning SELECT -----------------------------------------------------------------------------
-
     def _select(self, node: exp.Select) -> Relation:
         for clause, value in node.args.items():
             if value and clause not in CLAUSES:
@@ -177,8 +175,6 @@ class Selects:
                 yield SelectItem(default_name(expression, place), False, expression)
         if not node.expressions:
             raise self.text.error(node, "SELECT lists no columns", hint="SELECT *")
-
-    # -- resolving the names in FROM -----------------------------------------------------------------
 
     def _from(self, node: exp.Select) -> Joined:
         from_ = node.args.get("from_")
@@ -283,8 +279,6 @@ class Selects:
         raise self.text.error(
             column, "a window must use the event time of its stream", self.text.of(column), hint
         )
-
-    # -- planning GROUP BY and aggregates ------------------------------------------------------------
 
     def _aggregated(
         self, node: exp.Select, joined: Joined, items: list[SelectItem], aggregates: Sequence[exp.Expr]

@@ -192,8 +192,6 @@ class MirrorCore:
         self.polls = self.changes = self.failures = self.solved = 0
         self.uses = 0.0
 
-    # -- choice of the next object to poll ---------------------------------------------------------------
-
     def due(self, now: float) -> int | None:
         """Return the object to poll now and charge its bandwidth; None if no object is due or there is no bandwidth."""
         self._bandwidth.refill(now)
@@ -221,8 +219,6 @@ class MirrorCore:
         again = float(self._failed.again.min()) if self._failed.failing else math.inf
         for_due = min(due - now, for_full) if due < math.inf else math.inf
         return min(max(for_room, min(for_due, again - now), 0.0), SOLVE_S)
-
-    # -- reports of polls and uses -----------------------------------------------------------------------
 
     def polled(self, one: int, asked_at: float, outcome: PollOutcome, size: float, now: float) -> None:
         """Report the result of a poll: the object's state at `asked_at`, and the bandwidth `size` that the poll took."""
@@ -252,8 +248,6 @@ class MirrorCore:
         self.uses += times
         self._interests.used(one, times, now)
 
-    # -- statistics --------------------------------------------------------------------------------------
-
     def statistics(self, now: float) -> MirrorStatistics:
         held = self._last > -math.inf
         expected = perceived_freshness(self._interests.weights(now), self._rates.rates(), self._frequencies)
@@ -272,8 +266,6 @@ class MirrorCore:
             perceived_expected=expected,
             perceived_measured=self._freshness.perceived(),
         )
-
-    # -- estimates and retries ---------------------------------------------------------------------------
 
     def _learn_size(self, one: int, size: float) -> None:
         """Update the estimated size of an object; the size is at least 1, since a size of 0 would permit any frequency."""

@@ -174,8 +174,6 @@ class PeriodicScheduler:
         self._entries = count()
         self._alone = count(1)
 
-    # -- synopses and queries --------------------------------------------------------------------------
-
     def open(self, synopsis: str, interval_s: float) -> None:
         """Add a synopsis without intervals."""
         self._synopses[synopsis] = Synopsis(synopsis, interval_s)
@@ -213,8 +211,6 @@ class PeriodicScheduler:
                     self._wait(group, sub)
         self._unplanned.clear()
 
-    # -- updates, and runs of tasks --------------------------------------------------------------------
-
     def updated(self, synopsis: str, now: float) -> None:
         """Note that a synopsis has one new interval."""
         self._plan()
@@ -244,8 +240,6 @@ class PeriodicScheduler:
         self._fall_due(synopsis)
         return tuple(lateness(task, part, synopsis, now) for part in task.parts)
 
-    # -- sub-groups that become due --------------------------------------------------------------------
-
     def _wait(self, group: ScanGroup, sub: Sub) -> None:
         sub.stage = Stage.WAITING
         heappush(group.synopsis.calendar, (sub.due, next(self._entries), group, sub))
@@ -274,8 +268,6 @@ class PeriodicScheduler:
         batch = DueBatch(group, due, synopsis.updated_s, synopsis.updated_s + synopsis.interval_s)
         group.batches.append(batch)
         return batch
-
-    # -- batches and tasks that run --------------------------------------------------------------------
 
     def _along_with(self, batch: DueBatch) -> list[DueBatch]:
         """Return the given batch of due sub-groups, and all other batches that run together with it."""

@@ -133,9 +133,6 @@ class Declaring:
         return whole
 
 
-# -- functions for requests with one document ------------------------------------------------------------------
-
-
 def document_at(ref: Ref, data: Any) -> Document:
     """Return the document in a body; its kind, tenant and name come from the path."""
     check_name(ref.name, "name")
@@ -158,9 +155,6 @@ def check_name(name: str, parameter: str) -> None:
     """Raise InvalidInput if a declaration cannot have this name."""
     if not is_name(name):
         raise InvalidInput("this is not a valid name", f"?{parameter}", name, A_NAME)
-
-
-# -- conditions in the headers of requests ---------------------------------------------------------------------
 
 
 def wanted_version(here: SnapshotEntry | None, if_match: str | None, if_none_match: str | None) -> int | None:

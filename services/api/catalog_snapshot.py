@@ -84,8 +84,6 @@ class CatalogSnapshot(BackgroundThread):
         )
         self.refresh()
 
-    # -- methods that read the snapshot ------------------------------------------------------------------
-
     def holder_of(self, key: bytes) -> Holder | None:
         """Return the holder of the key, or None if the key is not live."""
         digest = self._catalog.keys.digest_of(key)
@@ -106,8 +104,6 @@ class CatalogSnapshot(BackgroundThread):
 
     def note_used(self, key_id: str) -> None:
         self._used[key_id] = time.time()
-
-    # -- methods that keep the snapshot up to date -------------------------------------------------------
 
     def refresh(self) -> SnapshotContents:
         """Read the catalog's changes into a new snapshot, if there are any, and return the current snapshot."""

@@ -27,9 +27,6 @@ class AsOf(AnswerModel):
     """Age of the figures in seconds; above 1 only while the system does not answer."""
 
 
-# -- classes ---------------------------------------------------------------------------------------------------
-
-
 class Shares(AnswerModel):
     """Fractions of all lanes that a class is entitled to (`original`) and has at the moment (`now`)."""
 
@@ -273,9 +270,6 @@ class TenantQuality(AsOf):
     """Fraction of late rows (behind the watermark, so left out) in the last minute of input, for each stream with late rows."""
 
 
-# -- explanations ----------------------------------------------------------------------------------------------
-
-
 class Explanation(AnswerModel):
     """Explanation of a class: its present state, and the last decisions about the class, oldest first."""
 
@@ -315,9 +309,6 @@ class Operators(AnswerModel):
     tenant: str
     running: bool
     items: list[OperatorFigures]
-
-
-# -- the ledger ------------------------------------------------------------------------------------------------
 
 
 class AccountLine(AnswerModel):
@@ -361,9 +352,6 @@ class TenantLedger(Ledger):
     running: bool
 
 
-# -- lending ---------------------------------------------------------------------------------------------------
-
-
 class LentLine(AnswerModel):
     lender: str
     borrower: str
@@ -377,9 +365,6 @@ class Lending(AsOf):
     items: list[LentLine]
     moves: list[ShareDecision]
     """Last decisions that moved shares between classes, oldest first."""
-
-
-# -- the system ------------------------------------------------------------------------------------------------
 
 
 class NodeStatus(AnswerModel):
@@ -418,9 +403,6 @@ class SystemView(AsOf):
     """Last calls between actors that failed, as text."""
     problems: list[str]
     """Reasons why parts of the system do not run as declared."""
-
-
-# -- history ---------------------------------------------------------------------------------------------------
 
 
 class ClassHistory(AnswerModel):

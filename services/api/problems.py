@@ -155,9 +155,6 @@ def retry_after(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(RETRY_AFTER_S, int(-(-seconds // 1))))}
 
 
-# -- functions that make the HTTP response of a problem --------------------------------------------------------
-
-
 def problem_response(problem: WeirError, body: object = None) -> Response:
     """Return the response for a problem. Its JSON pointers into the body are exact only if the parsed body is given."""
     kind = KINDS[slug_of(problem)]
@@ -277,9 +274,6 @@ def key_at(rest: str, here: object) -> str:
     return first[0] if first else rest
 
 
-# -- problems that the web framework reports -------------------------------------------------------------------
-
-
 def install(app: FastAPI) -> None:
     """Register handlers with the application, which turn every error in a route into a problem response."""
 
@@ -323,9 +317,6 @@ def located(error: Mapping[str, Any]) -> dict[str, str]:
         escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
         return {"pointer": "#" + "".join(f"/{part}" for part in escaped), "detail": detail}
     return {"parameter": ".".join(map(str, path)), "detail": detail}
-
-
-# -- problems in the OpenAPI description -----------------------------------------------------------------------
 
 
 PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}

@@ -97,9 +97,6 @@ class RateLimits:
                     del self._streams[key_id]
 
 
-# -- limits on the size of bodies ------------------------------------------------------------------------------
-
-
 def bytes_max(settings: ServiceSettings, path: str) -> int:
     """Return the maximum size in bytes of a body for this path."""
     if path in ("/v1/apply", "/v1/plan"):

@@ -87,8 +87,6 @@ def header(name: str, description: str) -> Schema:
     return {name: {"description": description, "schema": STRING}}
 
 
-# -- bodies of requests and responses --------------------------------------------------------------------------
-
 ETAG = header("ETag", "Version of the document; send this ETag as If-Match with a change.")
 WARNING = header(
     "Weir-Warning", "Warnings about the change, for example classes that would miss their delay targets."
@@ -149,8 +147,6 @@ APPLY_BODY = body(
     | content(STRING, YAML[0], example="kind: Tenant\nname: acme\npriority_class: gold\n")
 )
 
-
-# -- schemas that several routes share -------------------------------------------------------------------------
 
 PROBLEM_ERROR = record(
     {

@@ -169,9 +169,6 @@ async def sent_away(scope: Scope, receive: Receive, send: Send) -> None:
     await problem_response(problem)(scope, receive, send)
 
 
-# -- settings, socket and certificate of the server ------------------------------------------------------------
-
-
 def config_of(app: ASGIApp, settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,

@@ -121,8 +121,6 @@ class Catalog:
     def close(self) -> None:
         self._database.close()
 
-    # -- methods that read the catalog ------------------------------------------------------------------
-
     def get(self, ref: Ref) -> StoredDeclaration:
         return found_in(self.state(), ref)
 
@@ -198,8 +196,6 @@ class Catalog:
             is_same = before >= 0 and not has_changed(connection, KEY, before)
             keys = None if is_same else self.keys.holders(connection)
         return Known(latest.revision, latest.state, keys)
-
-    # -- methods that change the catalog ----------------------------------------------------------------
 
     def put(self, declaration: Declaration, who: str, version: int | None = None) -> StoredDeclaration:
         """Create or replace a declaration. If `version` is given, the declaration must have this version now (0: must not exist)."""
@@ -338,9 +334,6 @@ def found_in(state: CatalogState, ref: Ref) -> StoredDeclaration:
         ]
         raise UnknownName(f"there is no {ref.kind} of this name", "name", ref.name, nearest(ref.name, names))
     return state[ref]
-
-
-# -- differences between documents and the catalog --------------------------------------------------------------
 
 
 def changes(

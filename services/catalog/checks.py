@@ -118,8 +118,6 @@ class Changing:
                 problem, file=self.places.get(ref) or str(ref), field=problem.field.removeprefix(prefix)
             ) from None
 
-    # -- checks of names and references -----------------------------------------------------------------
-
     def check_names(self) -> None:
         """Check that new names are free, and that declarations refer only to existing names."""
         refs = self.after if self.touches(StreamDeclaration) else ()
@@ -163,8 +161,6 @@ class Changing:
         if ref not in self.after:
             hint = nearest(ref.name, self.after.names(ref.kind))
             raise UnknownName(f"there is no {ref.kind} of this name", field, ref.name, hint)
-
-    # -- checks of streams, feeds and mirrors ------------------------------------------------------------
 
     def check_streams(self) -> None:
         """Check the columns of changed streams, and the sources and feeds that write to them."""
@@ -270,8 +266,6 @@ class Changing:
                         raise
             raise
 
-    # -- checks of tenants and their queries --------------------------------------------------------------
-
     def check_tenants(self) -> None:
         """Check that each tenant can run if the tenant or one of its queries has changed."""
         names = {
@@ -341,8 +335,6 @@ class Changing:
             if names != stored.reads:
                 self.after.put(replace(stored, reads=names))
         return broken
-
-    # -- checks of all classes together -------------------------------------------------------------------
 
     def check_classes(self) -> None:
         """Check that tenants fit into changed priority classes, and that the entitlements of all tenants fit together."""

@@ -137,9 +137,6 @@ def sqlite_engine(path: Path) -> sa.Engine:
     return engine
 
 
-# -- migration of older tables ----------------------------------------------------------------------------------
-
-
 def revision_of(connection: sa.Connection) -> str | None:
     """Return the revision of the existing tables; None if there are no tables."""
     if not sa.inspect(connection).has_table("alembic_version"):

@@ -69,9 +69,6 @@ def is_secret(key: object, within: str) -> bool:
     return within in SECRETIVE and SECRET.search(str(key)) is not None
 
 
-# -- changes, as they are shown --------------------------------------------------------------------------------
-
-
 def change_told(one: DeclarationChange) -> dict[str, Any]:
     """Return a change as JSON: the values of each changed field before and after the change, with secrets hidden."""
     ref = {

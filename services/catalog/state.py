@@ -78,8 +78,6 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         self._own = set()
         return duplicate
 
-    # -- methods that read declarations ------------------------------------------------------------------
-
     def __getitem__(self, ref: Ref) -> StoredDeclaration:
         return self._all[ref]
 
@@ -109,8 +107,6 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
     def tenants_with_queries(self) -> list[str]:
         """Return the tenants that have queries, in the order of their declaration."""
         return [name for name in self.names("Tenant") if self._queries.get(name)]
-
-    # -- methods that return cached objects ---------------------------------------------------------------
 
     def sql_catalog(self) -> SqlCatalog:
         """Return the schemas of all streams, for the planner of SQL."""
@@ -162,8 +158,6 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         priority_class = self[Ref("PriorityClass", tenant.priority_class)].declaration
         assert isinstance(priority_class, PriorityClassDeclaration)
         return tenant, priority_class
-
-    # -- methods that change declarations -----------------------------------------------------------------
 
     def put(self, one: StoredDeclaration) -> None:
         """Store a declaration: a replaced declaration keeps its position in the order, and a new declaration becomes the last."""

@@ -118,8 +118,6 @@ class Board:
             yield from row.panels
 
 
-# -- variables and label selectors that several dashboards use -------------------------------------------------
-
 CLASS = Variable("class", "Priority class", "label_values(weir_class_units, priority_class)")
 # ALERTS is a series that Prometheus itself writes when it evaluates the chart's alert rules.
 ALERTS = 'ALERTS{alertname=~"Weir.*"}'

@@ -94,8 +94,6 @@ class Grafana:
             raise self._no_grafana()
         return str(health.get("version", ""))
 
-    # -- calls about folders ---------------------------------------------------------------------------
-
     def folder_title(self, uid: str) -> str | None:
         """Return the title of a folder, or None if Grafana does not have the folder or hides it from this token."""
         folder = self._seen("see the folder", lambda: self._face.folder.get_folder(uid))
@@ -116,8 +114,6 @@ class Grafana:
             "choose another title, or pass the uid of that folder with --folder",
         )
 
-    # -- calls about data sources ----------------------------------------------------------------------
-
     def datasource(self, uid: str) -> Json | None:
         return self._found("see the data source", lambda: self._api.GET(f"/datasources/uid/{uid}"))
 
@@ -134,8 +130,6 @@ class Grafana:
             "change the data source", lambda: self._api.PUT(f"/datasources/uid/{uid}", json=datasource)
         )
 
-    # -- calls about dashboards ------------------------------------------------------------------------
-
     def dashboard(self, uid: str) -> StoredDashboard | None:
         """Return a dashboard, or None if Grafana does not have the dashboard or hides it from this token."""
         answer = self._seen("see the dashboard", lambda: self._face.dashboard.get_dashboard(uid))
@@ -150,8 +144,6 @@ class Grafana:
         body = {"dashboard": document, "folderUid": folder_uid, "overwrite": True, "message": message}
         self._json("write dashboards", lambda: self._face.dashboard.update_dashboard(body))
 
-    # -- calls about annotations -----------------------------------------------------------------------
-
     def annotations(self, tag: str, from_ms: int, to_ms: int) -> list[Json]:
         parameters = urlencode({"tags": tag, "from": from_ms, "to": to_ms, "limit": ANNOTATIONS_MOST})
         return self._listed("see annotations", lambda: self._api.GET(f"/annotations?{parameters}"))
@@ -160,8 +152,6 @@ class Grafana:
         """Write an annotation with the given tags, which belongs to no single dashboard. Dashboards find annotations by their tags."""
         body = {"time": at_ms, "text": text, "tags": list(tags)}
         self._json("annotate", lambda: self._api.POST("/annotations", json=body))
-
-    # -- HTTP calls with retries and errors ------------------------------------------------------------
 
     def _seen(self, what: str, call: Callable[[], object]) -> Json | None:
         """Return the response to a call, or None if the requested object is missing or hidden."""
@@ -282,9 +272,6 @@ def tls_reason(broken: Exception) -> str:
     if match is not None:
         return match[1].strip()
     return "it does not use TLS" if "WRONG_VERSION" in text or "record layer" in text else "TLS failed"
-
-
-# -- checks of the address and the token that the user has given -----------------------------------------------
 
 
 def checked_url(url: str, name: str) -> str:

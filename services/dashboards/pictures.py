@@ -92,9 +92,6 @@ def picture(one: AnsweredPanel, span: TimeSpan) -> bytes:
     return file.getvalue()
 
 
-# -- panels of text, and values as texts -------------------------------------------------------------------------
-
-
 def legend_of(template: str, labels: Mapping[str, str]) -> str:
     return LABEL.sub(lambda found: labels.get(found[1], ""), template)
 
@@ -133,9 +130,6 @@ def colour(thresholds: Sequence[tuple[float | None, str]], value: float) -> str:
         if at is None or value >= at:
             named = name
     return NAMED.get(named, named)
-
-
-# -- drawing of each kind of panel ----------------------------------------------------------------------------------
 
 
 def tell(axes: Axes, text: str, color: str, size: float) -> None:

@@ -190,9 +190,6 @@ def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
     )
 
 
-# -- Grafana's JSON for panels ---------------------------------------------------------------------------------
-
-
 def panel(one: Panel) -> Builder:
     built = drawn(one).title(one.title).description(one.description).datasource(CHOSEN).unit(one.unit)
     built = built.no_value(f"Empty unless {one.empty_unless}" if one.empty_unless else one.nothing)

@@ -182,9 +182,6 @@ def type_text(given: pa.DataType) -> str:
     return next((kind.value for kind in simple_kinds if DataType(kind).arrow == given), "…")
 
 
-# -- conversions between types -----------------------------------------------------------------------------------
-
-
 def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_time: bool) -> Conversion:
     target = field.type
     conversion = None

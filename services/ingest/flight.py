@@ -375,8 +375,6 @@ class FlightServer(flight.FlightServerBase):
         first = next(batches, None)
         return flight.GeneratorStream(schema, following(first, batches))
 
-    # -- methods that receive and publish rows ---------------------------------------------------------------------
-
     def _received(
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
@@ -439,8 +437,6 @@ class FlightServer(flight.FlightServerBase):
     def _is_committed(self, batch: BatchKey) -> bool:
         last = self._last(batch.stream, batch.producer)
         return last is not None and batch.number <= last
-
-    # -- checks of access to streams and queries -------------------------------------------------------------------
 
     def _stream(self, context: flight.ServerCallContext, name: str) -> Stream:
         record: KeyRecord = context.get_middleware(KEY).record

@@ -65,9 +65,6 @@ class SparkFailed(WeirError):
     """Failure to start the Spark session. All processes of the failed start have ended."""
 
 
-# -- functions that run in the parent process ------------------------------------------------------------------
-
-
 class IngestProcess:
     """Child process that runs Spark, with a thread that starts the child again when the child dies."""
 
@@ -331,9 +328,6 @@ def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
     for process in processes:
         select.select([process], [], [], max(0.0, until - time.monotonic()))
         os.close(process)
-
-
-# -- functions that run in the child process -------------------------------------------------------------------
 
 
 def main() -> int:

@@ -290,8 +290,6 @@ class FeedQuery:
                 self._caught_up_at = time.time() - self._trigger_s
         return self._caught_up_at
 
-    # -- methods that build the query of a feed ------------------------------------------------------------------
-
     def _rows(self, spec: FeedSpec) -> DataFrame:
         # Each feed has its own session, because views belong to a session, and the view of every source has the same name.
         session, source = self._session.newSession(), spec.definition.source

@@ -75,8 +75,6 @@ class SystemCollector:
             family.name: rows[family.name] for family in FAMILIES if with_operators or not family.per_operator
         }
 
-    # -- samples of classes, their queries and operators --------------------------------------------------------
-
     def _add_classes(self, rows: Rows, view: View) -> None:
         declared = self._priority_classes()
         lanes = sum(view.system.nodes.values()) or 1
@@ -124,8 +122,6 @@ class SystemCollector:
                 rows["weir_operator_selectivity_ratio"].append((labels, line.selectivity))
                 rows["weir_operator_queued_tuples"].append((labels, line.queued))
 
-    # -- samples of nodes -----------------------------------------------------------------------------------------
-
     def _add_nodes(self, rows: Rows, view: View) -> None:
         nodes_seen, system = self._nodes.seen, view.system
         placed = [unit.node for unit in system.units.values()]
@@ -155,8 +151,6 @@ class SystemCollector:
 
     def _add_restarts(self, rows: Rows, actor: str, node: str, pid: int) -> None:
         rows["weir_restarts_total"].append(((actor, node), self._counters.changes((actor, node), pid)))
-
-    # -- samples of streams, feeds and mirrors --------------------------------------------------------------------
 
     def _add_streams(self, rows: Rows) -> None:
         for node, inflow in self._nodes.seen.inflow.items():
@@ -211,8 +205,6 @@ class SystemCollector:
                 rows[name].append((labels, value))
             if statistics.perceived_measured is not None:
                 rows["weir_mirror_perceived_freshness_ratio"].append((labels, statistics.perceived_measured))
-
-    # -- samples of the whole system ------------------------------------------------------------------------------
 
     def _add_system(self, rows: Rows, view: View) -> None:
         status, watch = view.look.status, self._watch

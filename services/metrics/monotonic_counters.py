@@ -211,8 +211,6 @@ def forget(counts: dict[Key, LastCount] | dict[Key, float], queries: Iterable[st
         del counts[key]
 
 
-# -- names and values of the counts in a unit's report -----------------------------------------------------------
-
 RESULTS, TUPLES = "weir_query_results_total", "weir_class_tuples_total"
 OFFERED = "weir_class_offered_tuples_total"
 OF_QUERIES = "weir_query_"

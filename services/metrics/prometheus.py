@@ -172,8 +172,6 @@ class Prometheus:
         except OSError:
             return ""
 
-    # -- queries and rules -------------------------------------------------------------------------------------
-
     def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]:
         """Return the result of a PromQL query at time `at` or now; raise InvalidInput with Prometheus's message if the query is invalid."""
         answer = self._asked("query", {"query": expr} | ({} if at is None else {"time": at}))

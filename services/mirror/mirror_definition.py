@@ -60,9 +60,6 @@ def stream_of(mirror: Mirror) -> StreamDeclaration:
     return StreamDeclaration(kind="Stream", name=mirror.name, sql=mirror.stream_sql)
 
 
-# -- checks of addresses and passwords ------------------------------------------------------------------------------
-
-
 def check_addresses(mirror: Mirror, password: str) -> None:
     """Raise InvalidInput if an address contains a password, which would be shown, or if a password is given without a user."""
     secrets_there = list(credentials(mirror))
@@ -126,9 +123,6 @@ def database_url(address: str) -> URL:
             "this kind of database is not supported", "FROM DATABASE", url.drivername, DATABASE_HINT
         )
     return url
-
-
-# -- checks of the objects' keys ------------------------------------------------------------------------------------
 
 
 def checked_keys(mirror: Mirror, keys: Sequence[str]) -> list[str]:

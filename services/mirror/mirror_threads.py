@@ -122,8 +122,6 @@ class AtWork:
             progress.problems[f"lookups: {self._lookups}"] = 1
         return progress
 
-    # -- functions that run in the mirror's threads --------------------------------------------------------
-
     def _run(self) -> None:
         backoff = Backoff(BEGIN_LEAST_S, BEGIN_MOST_S)
         while not self._stop.is_set():

@@ -106,9 +106,6 @@ def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
             return DatabaseObjects(mirror, mirror.origin, connections, password)
 
 
-# -- objects at HTTP addresses --------------------------------------------------------------------------------------
-
-
 class HttpObjects:
     """Store of JSON objects at HTTP addresses. Requests are conditional, so that a server need not send unchanged objects."""
 
@@ -314,9 +311,6 @@ def keyed(columns: Schema, key: str) -> dict[str, Any]:
         return {field.name: key if field.type.kind is TypeKind.STRING else int(key)}
     except ValueError:
         raise ObjectProblem(f"the key {key!r} is not a whole number") from None
-
-
-# -- objects that are rows of a database ----------------------------------------------------------------------------
 
 
 class DatabaseObjects:

@@ -102,8 +102,6 @@ class Polling:
         self._spent: deque[tuple[float, float]] = deque()
         """Pairs of a time and the total bandwidth spent until this time, for the last RATE_S seconds."""
 
-    # -- methods that any thread may call ---------------------------------------------------------------------------
-
     def used(self, key: str) -> None:
         """Count a use of the object with this key. If the queue of uses is full, an unknown key is counted instead."""
         try:
@@ -128,8 +126,6 @@ class Polling:
             spent_per_s=rate_of(spent),
             last_problem=last,
         )
-
-    # -- the loop that decides what to poll ----------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
         over = threading.Event()
@@ -195,8 +191,6 @@ class Polling:
             self._problems.count(found.problem, 1, f"{self.keys[found.one]}: {found.problem}{detail}")
         if found.batch is not None:
             self._publisher.add(found.batch)
-
-    # -- functions of the threads that fetch objects -------------------------------------------------------
 
     def _look(self, one: int, began: float) -> None:
         looked = Looked(one, time.monotonic() - began)

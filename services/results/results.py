@@ -101,8 +101,6 @@ class Results:
             self._loop.call_soon_threadsafe(self.topics.send_away)
         self._thread.shutdown(wait=False)
 
-    # -- pages of rows ---------------------------------------------------------------------------------
-
     async def page(
         self,
         asked: QueryAddress,
@@ -177,8 +175,6 @@ class Results:
             shard: Spot(view[shard][1].given - rows, view[shard][1].mark)
             for shard, rows in shared(count, kept)
         }
-
-    # -- reading of logs in the thread -----------------------------------------------------------------
 
     async def piece(self, place: AnswersPlace, query: str, spot: Spot, most: int) -> RowsPiece | None:
         """Return consecutive rows of a unit in encoded form; the encoded rows are shared by all readers of these rows."""

@@ -139,9 +139,6 @@ def check_types(schema: pa.Schema) -> None:
             )
 
 
-# -- parsing of JSON objects -------------------------------------------------------------------------------------
-
-
 def of_objects(stream: StreamSchema, found: Sequence[Any], brought: Brought) -> Brought:
     fields = stream.schema.fields
     names = [column.name.lower() for column in fields]

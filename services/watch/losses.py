@@ -33,9 +33,6 @@ REASONS_MAX = 10
 WINDOW_S = 60.0
 
 
-# -- rejected rows of streams ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class StreamIntake:
     """Accepted and rejected rows of a stream, summed over the gateways of all nodes."""
@@ -132,9 +129,6 @@ def stream_problems(intakes: Iterable[StreamIntake]) -> Iterator[str]:
                 f"stream {intake.stream}: most of its rows are rejected ({intake.last_reason});"
                 f" see weir describe stream {intake.stream}"
             )
-
-
-# -- failed rows of queries ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

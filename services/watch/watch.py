@@ -102,8 +102,6 @@ class Watch(BackgroundThread):
             self._changed.notify_all()
         super().stop()
 
-    # -- methods for readers --------------------------------------------------------------------------------
-
     def view(self, max_age_s: float = FRESH_S) -> View:
         """Return a view of at most this age, or the last view if the coordinator does not answer; raise SourceAway if there is no view."""
         with self._changed:
@@ -164,8 +162,6 @@ class Watch(BackgroundThread):
         units = {} if self._view is None else self._view.system.units
         homes = [(name, unit.home) for name, unit in units.items() if unit.class_name == class_name]
         return sorted(homes, key=lambda home: shard_of(home[0]))
-
-    # -- methods of the thread ------------------------------------------------------------------------------
 
     def _run(self) -> None:
         due = self._clock()

@@ -196,9 +196,6 @@ def asking(one: ClassLoad, load: float, train_max: int) -> ClassLoad:
 SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 
 
-# -- groups of classes that are simulated together ---------------------------------------------------------------
-
-
 def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[ClassGroup]:
     """Return the groups of classes that are simulated together, in the order of the names of their first classes."""
     total = sum(class_.declared.priority for class_ in classes)
@@ -310,9 +307,6 @@ def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[ClassGroup]) -> Co
     if turns <= simulated:
         return COSTS
     return COSTS.model_copy(update={"turn_us": COSTS.turn_us * turns / simulated})
-
-
-# -- input of simulated classes ----------------------------------------------------------------------------------
 
 
 def water_level(rates: Iterable[float], most: float) -> float:

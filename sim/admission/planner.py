@@ -87,9 +87,6 @@ def is_to_hold(one: ClassPlan) -> bool:
     return one.planned or one.before is None or is_kept(one, one.before)
 
 
-# -- texts of the plan -------------------------------------------------------------------------------------------
-
-
 def reason(one: ClassPlan) -> str:
     outcomes = [f"with the present load, {outcome(one, one.after)}"]
     if one.at_worst is not None:
@@ -186,9 +183,6 @@ def simplified(situation: Situation, classes: Sequence[ClassLoad], busy: float) 
             yield f"class {load.name} was planned with a target of {TARGET_MAX_S:g} s"
     if busy > BUSY_TOLD:
         yield f"lanes are busy for {busy:.0%} of the time: near saturation, slightly more or less input changes the result"
-
-
-# -- simulated runs ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ from typing import Any
 from configs.classes.live_class import LiveSettings
 from configs.classes.priority_class import PriorityClass
 
-# -- input -----------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class InputLoad:
@@ -74,9 +72,6 @@ class Situation:
         """Return all classes as they would be after the change: the planned classes, and the unchanged running classes."""
         names = {load.name for load in self.planned}
         return (*(load for load in self.running if load.name not in names), *self.planned)
-
-
-# -- output ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

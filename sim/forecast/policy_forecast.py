@@ -230,9 +230,6 @@ def objective_value(objective: Objective, seen: ObjectiveFigures) -> float | Non
     return values[objective]
 
 
-# -- scenario and arrivals of the run ----------------------------------------------------------------------------
-
-
 def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     """Return a scenario with only this class, and the number of real tuples for which a simulated tuple stands."""
     by_cycle = steps_by_cycle(now)
@@ -358,9 +355,6 @@ def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float)
         times += [moments[number % len(moments)] for number in range(count)] if moments else []
     # A trace must have at least one arrival, so a stream without input gets one arrival after the end of the run.
     return tuple(sorted(times)) or (2 * length * now.cycle_s,)
-
-
-# -- simulated operators, made from measured operators -----------------------------------------------------------
 
 
 def tried_operators(

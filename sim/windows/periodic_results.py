@@ -175,8 +175,6 @@ def metric_of(answer: Answer, metric: str) -> float | None:
     return figure
 
 
-# -- titles and texts of claims ------------------------------------------------------------------------------
-
 NOUNS = {
     "throughput": "throughput",
     "latency_updates": "latency",

@@ -61,7 +61,7 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
-    """Serve a catalog. With a fixture parameter, admission has that setting, and more rows arrive than any machine can process."""
+    """Serve a catalog. The fixture's parameter sets `admission`, and then more rows arrive than any machine can process."""
     admission = getattr(request, "param", None)
     with closing(Catalog(Home(tmp_path))) as catalog:
         catalog.apply(documents_of(DOCUMENTS), "test")
@@ -147,7 +147,9 @@ def test_key_of_a_tenant_shows_only_that_tenant_and_changes_only_queries(
 # -- changes of tenants and priority classes -------------------------------------------------------------------
 
 
-def test_changed_settings_of_a_tenant_leave_its_other_settings(console: Console, served: Served) -> None:
+def test_changing_some_settings_of_a_tenant_leaves_its_other_settings_unchanged(
+    console: Console, served: Served
+) -> None:
     form = form_of(console, "acme")
     form.get_by_label("Priority class").select_option("silver")
     expect(form.get_by_label("Delay target, ms")).to_have_attribute("placeholder", "400")
@@ -285,7 +287,9 @@ def test_change_by_another_user_is_not_overwritten(console: Console, served: Ser
 
 
 @pytest.mark.parametrize("served", ["warn"], indirect=True)
-def test_change_that_misses_targets_is_saved_with_a_warning(console: Console, served: Served) -> None:
+def test_if_admission_warns_a_change_that_would_miss_a_delay_target_is_saved_with_a_warning(
+    console: Console, served: Served
+) -> None:
     form = form_of(console, "acme")
     form.get_by_label("Maximum drop, %").fill("")
     form.get_by_role("button", name="Preview").click()
@@ -297,7 +301,9 @@ def test_change_that_misses_targets_is_saved_with_a_warning(console: Console, se
 
 
 @pytest.mark.parametrize("served", ["refuse"], indirect=True)
-def test_change_that_misses_targets_is_refused_with_its_plan(console: Console, served: Served) -> None:
+def test_if_admission_refuses_a_change_that_would_miss_a_delay_target_is_refused_with_its_plan(
+    console: Console, served: Served
+) -> None:
     form = form_of(console, "acme")
     before = served.declared("Tenant", "acme")
     form.get_by_label("Maximum drop, %").fill("")

@@ -1,4 +1,4 @@
-"""Client of the Kubernetes API, and bounded waiting for what controllers bring about."""
+"""Client of the Kubernetes API, and a function that waits for the results of controllers for a bounded time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind that the server has."""
+    """A kind of objects, such as Pod, that the API server can store."""
 
     version: str
     kind: str
@@ -136,7 +136,7 @@ def nothing() -> list[str]:
 def wait_until_none(
     problems: Callable[[], list[str]], within_s: float = WITHIN_S, context: Callable[[], list[str]] = nothing
 ) -> None:
-    """Poll until there are no problems. Fail with the problems that remain, and with the context."""
+    """Poll until `problems` returns an empty list. After `within_s`, fail with the remaining problems and the lines of `context`."""
     until = time.monotonic() + within_s
     while remaining := problems():
         if time.monotonic() > until:

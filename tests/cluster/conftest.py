@@ -36,7 +36,7 @@ def steps(pytestconfig: pytest.Config) -> Steps:
 
 @pytest.fixture(scope="session")
 def joined(tmp_path_factory: pytest.TempPathFactory, steps: Steps) -> Iterator[Node]:
-    """A node of one control plane, with an image of BusyBox."""
+    """A real node with an image of BusyBox, joined to a control plane of its own."""
     with ExitStack() as running:
         with steps.step("start a control plane, containerd, kubelet, kube-proxy and CoreDNS"):
             made = joined_node(tmp_path_factory.mktemp("machine"), tmp_path_factory.mktemp("plane"))
@@ -47,7 +47,7 @@ def joined(tmp_path_factory: pytest.TempPathFactory, steps: Steps) -> Iterator[N
 
 @pytest.fixture(scope="session")
 def weir_node(joined: Node, steps: Steps) -> Node:
-    """The node with the images of Weir and with volumes."""
+    """The real node, which also has the images of Weir and volumes."""
     archives = [cache_folder() / "images" / f"{name}.tar" for name in IMAGES]
     if missing := [str(archive) for archive in archives if not archive.exists()]:
         pytest.skip(f"{', '.join(missing)} missing: make images")

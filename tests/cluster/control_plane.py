@@ -129,7 +129,7 @@ def etcd_options(folder: Path, client: str, peer: str) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
-        # The data is deleted with the folder.
+        # etcd need not write its data to disk safely, because the data is deleted after the test.
         "--unsafe-no-fsync",
     ]
 
@@ -141,14 +141,14 @@ def server_options(folder: Path, store: str, address: str, port: int) -> list[st
         f"--bind-address={address}",
         f"--secure-port={port}",
         "--service-cluster-ip-range=10.96.0.0/16",
-        # The Service of the API server gets its address, but endpoints may not have loopback addresses.
+        # Kubernetes accepts no loopback address as an endpoint of the API server's Service.
         f"--endpoint-reconciler-type={'none' if address == LOOPBACK else 'lease'}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={folder / 'accounts.key'}",
         f"--service-account-signing-key-file={folder / 'accounts.key'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
-        # Names of nodes are known to the cluster only.
+        # The API server calls nodes by address, because this machine cannot resolve the names of nodes.
         "--kubelet-preferred-address-types=InternalIP",
     ]
 

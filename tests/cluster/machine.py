@@ -41,7 +41,7 @@ PACKAGES = (Path("/usr/lib/cni/bridge"), Path("/bin/busybox"))
 
 
 def missing_tools() -> list[str]:
-    """Return what keeps a node from running here."""
+    """Return the programs, packages and rights that a node needs and that this machine lacks."""
     missing = [name for name in TOOLS if shutil.which(name) is None]
     missing += [str(path) for path in PACKAGES if not path.exists()]
     if os.geteuid() != 0:
@@ -60,9 +60,9 @@ class Machine:
 
     @cached_property
     def entry(self) -> list[str]:
-        """Command that runs the rest of its arguments in the machine."""
+        """Beginning of a command line. The command that is appended runs in the machine."""
         entering = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--pid", "--"]
-        # The command runs as a child of nsenter, which does not pass signals on.
+        # The command runs as a child of nsenter. When nsenter is killed, `setpriv` ends the command as well.
         return [*entering, "setpriv", "--pdeathsig=TERM", "--"]
 
     def run(self, *command: str | Path) -> str:
@@ -134,7 +134,7 @@ def machine(folder: Path) -> Iterator[Machine]:
 
 @contextmanager
 def first_process(folder: Path, pause: Path) -> Iterator[int]:
-    # The machine ends with this process, however it ends.
+    # The kernel kills the machine when the test process ends, even if the test process is killed.
     isolated = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--net", "--pid", "--fork"]
     log = folder / "machine.log"
     with log.open("wb") as output:
@@ -150,7 +150,7 @@ def first_process(folder: Path, pause: Path) -> Iterator[int]:
     finally:
         for child in children_of_processes().get(started.pid, [started.pid]):
             os.kill(child, signal.SIGKILL)
-        # The first process counts as ended only when all others of the machine have ended.
+        # The machine's first process counts as ended only after all other processes of the machine have ended.
         started.wait()
 
 
@@ -168,7 +168,7 @@ def link(pid: int) -> Iterator[None]:
         run("ip", "route", "add", PODS, "via", INNER)
         yield
     finally:
-        # The end of the link in the machine's network, and the route, vanish with this end of the link.
+        # Deleting this end of the link also removes the other end and the route.
         run("ip", "link", "delete", LINK)
 
 
@@ -192,6 +192,6 @@ def process_group(name: str) -> Iterator[str]:
 
 
 def group_folders(name: str) -> list[Path]:
-    """Return the cgroup's folder in each hierarchy. Version 2 has only one hierarchy."""
+    """Return the folders of a cgroup: one in each hierarchy of cgroups version 1, or the only folder of version 2."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return [Path(mount[1]) / name.lstrip("/") for mount in mounts if mount[2] in ("cgroup", "cgroup2")]

@@ -82,7 +82,7 @@ def missing_references(api: Api, pod: Object) -> list[str]:
 
 @dataclass
 class PodWatch:
-    """Every pod of a namespace since the watch began, also pods that were deleted soon."""
+    """Watch that records every pod of a namespace, even a pod that is deleted soon after its creation."""
 
     api: Api
     namespace: str

@@ -87,7 +87,7 @@ class Module:
 
     @property
     def flags(self) -> str:
-        """Flags of the linker. Helm refuses the chart if the server does not know its version."""
+        """Flags of the linker, which write the version of Kubernetes into the API server. Helm refuses a server without a version."""
         version = re.search(r"k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)", self.pins)
         if self.group != "kubernetes" or version is None:
             return STRIPPED
@@ -168,7 +168,7 @@ def locked() -> Iterator[None]:
 
 
 def build_missing() -> None:
-    """Build what the cache lacks. Raise BuildError if that is not possible."""
+    """Build the programs that are not in the cache. Raise BuildError if a program cannot be built."""
     with locked():
         missing = [found for found in modules() if not found.built.exists()]
         if missing and shutil.which("go") is None:

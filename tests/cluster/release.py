@@ -64,7 +64,7 @@ class Release:
         )
 
     def run_helm(self, *arguments: str) -> str:
-        """Run helm and return its output. Fail with its message and the state of the namespace."""
+        """Run helm and return its output. If helm fails, fail with the message of helm and the problems of the namespace."""
         done = self.helm(*arguments)
         problems = "" if done.returncode == 0 else "\n".join([*self.problems(), *self.warnings()])
         assert done.returncode == 0, f"helm {arguments[0]}: {done.stderr}{problems}"
@@ -79,7 +79,7 @@ class Release:
         return [NAME, str(CHART), "--values", str(CHART / "ci" / f"{self.values}-values.yaml")]
 
     def install(self) -> None:
-        """Install the chart, with the remedies that it names if the operator does not know a field."""
+        """Install the chart. For each field that the operator does not know, set the values that the chart recommends."""
         self.remedies = [option for name in self.unknown_fields() for option in REMEDIES[name]]
         self.deploy("install")
         self.wait_until_ready()

@@ -1,4 +1,4 @@
-"""Pods that call the Kubernetes API, run as processes of this machine with the rights of their ServiceAccount.
+"""Scripts of pods that call the Kubernetes API. They run as processes of this machine, with the rights of the pod's ServiceAccount.
 
 kwok only marks pods as running. The pod of the Job that removes the RayCluster before an uninstallation has to do its work: its command
 runs here with the files of its ConfigMaps, and its exit code becomes the pod's phase.

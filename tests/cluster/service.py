@@ -44,7 +44,7 @@ class Service:
     def traces(self) -> set[str]:
         """Return the programs, mounts and cgroups of pods on the node."""
         machine = self.node.machine
-        # The kubelet keeps cgroups of its own, which contain those of pods.
+        # Only cgroups of pods count: the kubelet's own cgroups, which contain them, stay.
         groups = [folder for folder in machine.groups() if "/pod" in folder.rpartition("/kubepods")[2]]
         return {*machine.processes().values(), *machine.mounts(), *groups}
 
@@ -187,7 +187,7 @@ def tried(problems: Callable[[], list[str]]) -> list[str]:
 
 @dataclass
 class Reader:
-    """A reader of one query, which reads on after its last row, as a program with a cursor does."""
+    """Reader of the answers of one query. Each read continues after the last row of the previous read."""
 
     service: Service
     query: str
@@ -200,7 +200,7 @@ class Reader:
     """How often the query began with row 0 again."""
 
     def read(self) -> list[int]:
-        """Read all rows that are there, and return the values since the query last began."""
+        """Read all available rows. Return the values of all rows since the query last began with row 0."""
         tenant, _, name = self.query.partition("/")
         url = f"{self.service.address}/v1/tenants/{tenant}/queries/{name}/results"
         headers = {"Authorization": f"Bearer {self.service.key}"}
@@ -230,12 +230,12 @@ class Reader:
         return self.values
 
     def wait_for_more(self, rows: int = 30) -> list[int]:
-        """Read until the query has given `rows` more rows in its present life."""
+        """Read until the query has `rows` more answers, counted since it last began with row 0."""
         self.service.wait_for(lambda: [] if self.read() else [f"{self.query} has no rows"])
         many = len(self.values) + rows
         return self.wait_for_values(lambda values: len(values) >= many)
 
 
 def is_contiguous(values: list[int]) -> bool:
-    """Return True if each value is the one before plus 1: no row is missing, doubled or in another place."""
+    """Return True if each value is the previous value plus 1, so that no row is missing, repeated or in a wrong place."""
     return values == list(range(values[0], values[0] + len(values)))

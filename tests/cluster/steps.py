@@ -14,7 +14,7 @@ class Steps:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add a line with the time that the body took; the line of a step that failed says so."""
+        """Add a line with the duration of the `with` block. If the block fails, the line ends with "(failed)"."""
         started, result = time.monotonic(), " (failed)"
         try:
             yield

@@ -1,4 +1,4 @@
-"""The machine of a node: nothing that happens in it changes this machine, and nothing of it stays."""
+"""The isolated machine of a node does not change the machine that runs the tests, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mounts() -> set[str]:
     return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
-def test_machine_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ended_machine_leaves_no_process_mount_network_or_cgroup(tmp_path: Path) -> None:
     before = mounts()
     with machine(tmp_path) as made, process([*made.entry, "sleep", "3600"], tmp_path / "sleep.log"):
         wait_until_none(lambda: [] if "sleep 3600" in made.processes().values() else ["sleep"])
@@ -45,7 +45,7 @@ def test_machine_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not Path("/sys/class/net", LINK).exists()
 
 
-def test_machine_has_settings_of_its_own(tmp_path: Path) -> None:
+def test_kernel_setting_changed_in_a_machine_stays_unchanged_outside(tmp_path: Path) -> None:
     value = SETTING.read_text()
     with machine(tmp_path) as made:
         assert made.run("cat", SETTING) == value

@@ -114,7 +114,9 @@ def left(joined: Node, uid: str, before: tuple[set[int], set[str]]) -> list[str]
     ]
 
 
-def test_pod_with_shared_processes_is_probed_and_leaves_nothing_behind(joined: Node) -> None:
+def test_pod_with_a_shared_process_namespace_becomes_ready_and_leaves_nothing_when_deleted(
+    joined: Node,
+) -> None:
     machine, api = joined.machine, joined.plane.api
     before = set(machine.processes()), machine.mounts()
     uid = api.create(pod("shared", shared=True), NAMESPACE)["metadata"]["uid"]

@@ -26,13 +26,13 @@ def build(cache: Path, path: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_go_one_line_names_it(tmp_path: Path) -> None:
+def test_missing_go_is_reported_in_one_line(tmp_path: Path) -> None:
     done = build(tmp_path, path="")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "cluster: Go 1.26 or newer is missing; it builds Kubernetes, KubeRay and kwok\n"
 
 
-def test_failure_of_go_is_one_line(tmp_path: Path) -> None:
+def test_failed_go_build_is_reported_in_one_line(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho context >&2\necho 'the proxy does not answer' >&2\nexit 1\n")
     go.chmod(0o755)
@@ -42,7 +42,7 @@ def test_failure_of_go_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_full_cache_needs_no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_in_the_cache_are_used_without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIR_CLUSTER_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     for found in modules():
@@ -50,7 +50,7 @@ def test_full_cache_needs_no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     build_missing()
 
 
-def test_changed_pin_has_a_place_of_its_own(tmp_path: Path) -> None:
+def test_changed_pins_of_a_module_get_their_own_folder_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "kwok").mkdir()
     for name in ("go.mod", "go.sum"):
         (tmp_path / "kwok" / name).write_bytes((MODULES / "kwok" / name).read_bytes())
@@ -60,7 +60,7 @@ def test_changed_pin_has_a_place_of_its_own(tmp_path: Path) -> None:
     assert Module(tmp_path / "kwok").built != Module(other).built
 
 
-def test_every_module_names_programs_or_files() -> None:
+def test_every_module_except_kinds_names_programs_to_build() -> None:
     assert {found.folder.name: found.tools for found in modules() if not found.tools} == {"kinds": []}
     assert len(operator_versions()) == 3
 

@@ -43,15 +43,15 @@ class TestRelease:
         assert jobs <= completed
         assert installed.problems() == []
 
-    def test_server_knows_every_field(self, installed: Release) -> None:
+    def test_kubernetes_server_knows_every_field_of_the_installed_objects(self, installed: Release) -> None:
         assert [found for document in installed.documents() for found in installed.refusals(document)] == []
 
-    def test_operator_keeps_every_field_of_the_cluster(self, installed: Release) -> None:
+    def test_every_field_of_the_raycluster_is_stored(self, installed: Release) -> None:
         (sent,) = [document for document in installed.documents() if document["kind"] == RAY[1]]
         (stored,) = installed.items(*RAY)
         assert list(dropped_fields(sent["spec"], stored["spec"], "spec")) == []
 
-    def test_pods_have_what_they_refer_to(self, installed: Release) -> None:
+    def test_every_object_that_a_pod_refers_to_exists(self, installed: Release) -> None:
         wait_until_none(installed.watch.problems, 10.0)
 
     def test_service_sees_the_processes_of_ray(self, installed: Release) -> None:

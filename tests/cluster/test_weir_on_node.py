@@ -139,7 +139,7 @@ class TestRelease:
         assert values[0] == 0
         assert is_contiguous(values)
 
-    def test_policies_refuse_strangers(
+    def test_network_policies_refuse_connections_of_pods_outside_the_release(
         self, service: Service, strangers: dict[str, str], steps: Steps
     ) -> None:
         head, worker = (service.pod(name)["status"]["podIP"] for name in ("head", "worker"))
@@ -192,7 +192,7 @@ class TestRelease:
         assert is_contiguous(ticked.values)
         assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)
 
-    def test_only_worker_comes_back_with_its_queries(
+    def test_queries_answer_again_after_the_only_worker_pod_is_deleted(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
     ) -> None:
         old, last = service.uids("worker"), ticked.read()[-1]
@@ -206,7 +206,9 @@ class TestRelease:
         # The answers of the old pod are gone, and Spark continues after what it had sent.
         assert is_contiguous(ticked.values)
 
-    def test_second_worker_gets_new_classes(self, service: Service, ticked: Reader, steps: Steps) -> None:
+    def test_class_declared_after_a_worker_is_added_runs_on_the_new_worker(
+        self, service: Service, ticked: Reader, steps: Steps
+    ) -> None:
         with steps.step("helm upgrade to two workers, until both have classes"):
             service.upgrade("--set", "workerGroups.default.replicas=2")
             service.wait_until_running()
@@ -333,7 +335,7 @@ class TestHeadWithRedis:
         assert is_contiguous(ticked.values)
         assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)
 
-    def test_uninstall_removes_the_tables_from_redis(
+    def test_uninstall_removes_the_tables_of_ray_from_redis(
         self, service: Service, weir_node: Node, steps: Steps
     ) -> None:
         assert redis_keys(weir_node)

@@ -74,7 +74,7 @@ def build() -> None:
     with TemporaryDirectory(dir=cache_folder()) as name:
         module, source, made = (Path(name) / part for part in ("module", "source", "made"))
         shutil.copytree(MODULE, module)
-        # This download is compared with go.sum. The copy of the source is not, because go.sum has no hashes of folders.
+        # Go compares the download with go.sum. Go cannot compare the changed copy, because go.sum has no hashes of folders.
         downloaded = json.loads(go(module, "mod", "download", "-json", GRAFANA))["Dir"]
         shutil.copytree(downloaded, source, ignore=UNREAD)
         make_writable(source)

@@ -91,7 +91,7 @@ def scraped_address(folder: Path, demo: subprocess.Popen[bytes]) -> tuple[str, s
     until = time.monotonic() + DEMO_S
     while time.monotonic() < until:
         for config in folder.glob("weir-demo-*/prometheus/prometheus.yml"):
-            # The file may be read while it is written.
+            # The configuration file may be incomplete, because the demonstration may still be writing it.
             if (read := yaml.safe_load(config.read_text())) and "scrape_configs" in read:
                 (job,) = read["scrape_configs"]
                 token = Path(job["authorization"]["credentials_file"]).read_text()

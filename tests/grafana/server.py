@@ -25,7 +25,7 @@ START_S = 120.0
 ANSWER_S = 60.0
 POLL_S = 0.2
 ADMIN = "admin"
-# Grafana sends calls to other machines only for these purposes; all of them are off.
+# Settings of Grafana. They switch off every feature that calls other machines.
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "analytics": {
         "reporting_enabled": "false",

@@ -25,7 +25,7 @@ def build(cache: Path, path: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_go_one_line_names_what_is_missing(tmp_path: Path) -> None:
+def test_missing_go_and_c_compiler_are_reported_in_one_line(tmp_path: Path) -> None:
     done = build(tmp_path, path="")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
@@ -34,7 +34,7 @@ def test_without_go_one_line_names_what_is_missing(tmp_path: Path) -> None:
     )
 
 
-def test_failure_of_go_is_one_line(tmp_path: Path) -> None:
+def test_failed_go_build_is_reported_in_one_line(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.write_text("#!/bin/sh\necho context >&2\necho 'the proxy does not answer' >&2\nexit 1\n")
     go.chmod(0o755)
@@ -42,14 +42,14 @@ def test_failure_of_go_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "grafana: go mod failed: the proxy does not answer\n")
 
 
-def test_full_cache_needs_no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_in_the_cache_are_used_without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIR_GRAFANA_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     built().mkdir()
     assert build_missing() == built()
 
 
-def test_contents_of_every_pinned_version_are_pinned() -> None:
+def test_every_pinned_version_has_a_checksum_in_go_sum() -> None:
     pins = (MODULE / "go.mod").read_text()
     replaced = re.findall(r"^replace (\S+) => (\S+) (\S+)$", pins, re.M)
     pinned = re.findall(r"^\t([^\s(]+) (v\S+)", pins, re.M)

@@ -52,7 +52,7 @@ def chosen(document: dict[str, Any]) -> dict[str, Any]:
 # -- what a push stores --------------------------------------------------------------------------------------------
 
 
-def test_push_creates_everything_and_again_changes_nothing(
+def test_first_push_creates_all_dashboards_and_the_second_push_changes_nothing(
     weir: Terminal, organisation: Organisation
 ) -> None:
     token, options = organisation.token("Admin"), ("--datasource-url", PROMETHEUS)
@@ -112,7 +112,7 @@ def save(organisation: Organisation, document: dict[str, Any], folder: str) -> N
     )
 
 
-def test_a_data_source_gets_its_new_address_and_keeps_the_rest(
+def test_push_with_a_new_address_changes_only_the_address_of_the_data_source(
     weir: Terminal, organisation: Organisation
 ) -> None:
     token = organisation.token("Admin")
@@ -174,20 +174,24 @@ def test_dashboards_and_data_sources_of_other_people_are_left_alone(
     assert (refused.code, "has another type than Prometheus" in refused.err) == (2, True)
 
 
-def test_a_taken_name_of_a_data_source_is_refused(weir: Terminal, organisation: Organisation) -> None:
+def test_push_is_refused_if_another_data_source_has_the_name(
+    weir: Terminal, organisation: Organisation
+) -> None:
     taken = {"uid": "theirs", "name": "Weir Prometheus", "type": "prometheus", "access": "proxy"}
     organisation.told("POST", "/api/datasources", taken | {"url": PROMETHEUS})
     refused = pushed(weir, organisation, organisation.token("Admin"), "--datasource-url", PROMETHEUS)
     assert (refused.code, "another data source already has this name" in refused.err) == (2, True)
 
 
-def test_a_taken_folder_title_is_refused(weir: Terminal, organisation: Organisation) -> None:
+def test_push_is_refused_if_another_folder_has_the_title(weir: Terminal, organisation: Organisation) -> None:
     organisation.told("POST", "/api/folders", {"uid": "theirs", "title": "Weir"})
     refused = pushed(weir, organisation, organisation.token("Editor"))
     assert (refused.code, "another folder already has this title" in refused.err) == (2, True)
 
 
-def test_a_hidden_folder_is_refused(weir: Terminal, organisation: Organisation) -> None:
+def test_push_is_refused_if_the_token_may_not_see_the_folder(
+    weir: Terminal, organisation: Organisation
+) -> None:
     organisation.told("POST", "/api/folders", {"uid": "weir", "title": "Secret"})
     organisation.told("POST", "/api/folders/weir/permissions", {"items": []})
     refused = pushed(weir, organisation, organisation.token("Editor"))
@@ -205,7 +209,9 @@ LENDING = {
 }
 
 
-def test_share_moves_are_annotated_once(weir: Terminal, organisation: Organisation) -> None:
+def test_share_moves_are_annotated_once_although_annotate_is_repeated(
+    weir: Terminal, organisation: Organisation
+) -> None:
     weir.monkeypatch.setenv("GRAFANA_TOKEN", organisation.token("Editor"))
     with replying([Reply(body=json.dumps(LENDING).encode())] * 2) as heard:
         weir.at(heard.endpoint, "weir_" + "x" * 43)

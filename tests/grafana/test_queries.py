@@ -31,7 +31,7 @@ EMPTY = {
         if panel.empty_unless == WITH_FAILURES
     },
 }
-# Dashboards begin with the last hour.
+# Time range of the queries in seconds: like a dashboard that was just opened, the last hour.
 SPAN_S = 3600.0
 MAX_POINTS = 1000
 # Values that the page of a dashboard puts into a query before it sends the query. Grafana's server replaces the variables `$__…` itself.
@@ -52,7 +52,7 @@ class Answer:
 
     @property
     def numbers(self) -> int:
-        """Number of values that are numbers."""
+        """Number of values in the answer that are not null."""
         return sum(
             value is not None
             for frame in self.frames
@@ -83,7 +83,7 @@ class Asked:
     """Tenant that loses most input, because fewest of its panels are empty."""
 
     def values(self, document: Json) -> Mapping[str, str]:
-        """Return the values of the variables: all, but one tenant on the dashboard of a tenant."""
+        """Return the chosen values of a dashboard's variables: one tenant if the dashboard shows a single tenant, otherwise all."""
         single = {one["name"] for one in variables(document) if not one.get("includeAll")}
         return {"tenant": self.tenant} if "tenant" in single else {}
 
@@ -205,7 +205,7 @@ def test_every_query_for_annotations_is_valid(asked: Asked, document: Json) -> N
     assert len(marks) == 2
 
 
-def test_a_wrong_query_is_reported(asked: Asked) -> None:
+def test_a_query_with_an_unknown_promql_function_is_reported(asked: Asked) -> None:
     wrong = asked.answer("none", "none", {"refId": "A", "expr": "rat(up[1m])", "range": True}, {})
     assert "rat" in wrong.error
 

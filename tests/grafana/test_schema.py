@@ -15,7 +15,10 @@ pytestmark = pytest.mark.grafana
 
 
 def without_lowest(value: Any) -> Any:
-    """Return JSON without the values of lowest thresholds: Grafana's own editor writes null there, and its schema of version 10 has only numbers."""
+    """Return JSON without the null values of lowest thresholds.
+
+    Grafana's own editor writes these nulls, but Grafana's schema of version 10 accepts only numbers.
+    """
     if isinstance(value, dict):
         return {
             name: without_lowest(inner)

@@ -104,7 +104,7 @@ def sent(call: Call, server: Server | Organisation) -> tuple[int, Any]:
 
 
 def differences(ours: Any, real: Any, at: str = "") -> Iterator[str]:
-    """Yield what the test server answers in another way than the real one. The real one may answer more."""
+    """Yield each difference between an answer of the test server and of the real Grafana. The real answer may have more fields."""
     if isinstance(ours, dict) and isinstance(real, dict):
         for name, value in ours.items():
             if name not in real:
@@ -121,7 +121,7 @@ def differences(ours: Any, real: Any, at: str = "") -> Iterator[str]:
         yield f"{at}: {ours!r}, not {real!r}"
 
 
-def test_the_test_server_answers_as_the_real_one(
+def test_the_test_server_gives_the_answers_of_a_real_grafana(
     organisation: Organisation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = []
@@ -137,7 +137,7 @@ def test_the_test_server_answers_as_the_real_one(
     assert found == []
 
 
-def test_both_refuse_an_unknown_token(organisation: Organisation) -> None:
+def test_real_grafana_and_the_test_server_refuse_an_unknown_token_alike(organisation: Organisation) -> None:
     headers = {"Authorization": "Bearer glsa_unknown"}
     with grafana() as server:
         answers = [

@@ -92,7 +92,7 @@ def containers(pod: Object) -> list[Object]:
 
 
 def problems(obj: Object, version: str) -> list[str]:
-    """Return why a cluster of this version would refuse an object or remove a part of it; an unknown kind is such a problem."""
+    """Return the reasons for which Kubernetes of this version would refuse the object, or would drop some of its fields."""
     match obj["apiVersion"].partition("/")[0]:
         case "ray.io":
             return against(envelope(RAY_CLUSTER), obj, version)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 IMAGE = sorted({str(ROOT), sys.prefix, sys.base_prefix})
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ENDS_S = 60.0
-# The upper layer of the root file system is in memory, because an overlay cannot be a layer of another one.
+# The upper layer of the root file system is in memory, because it cannot be in another overlay file system.
 LAYERS = """
 mount -t tmpfs none {work}
 mkdir {work}/upper {work}/work {work}/files

@@ -39,14 +39,14 @@ PROGRAMS: Mapping[str, list[str]] = {
     "python": [sys.executable],
     "ray": [str(Path(sys.executable).parent / "ray")],
 }
-# Ports of Ray that differ between nodes, because the nodes share a network here.
+# Options for Ray's ports that must differ between the nodes of a test, because these nodes share one network.
 PORTS = (
     "--node-manager-port",
     "--object-manager-port",
     "--metrics-export-port",
     "--dashboard-agent-listen-port",
 )
-# Ports below those that the system gives to connections, and above those that Ray gives to its workers.
+# Ports for servers: Linux gives higher ports to connections, and Ray gives lower ports to its workers.
 FREE = iter(random.sample(range(20_000, 32_000), 2000))
 
 
@@ -68,7 +68,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def kuberay(cluster: Object, group: Object) -> Object:
-    """Return the pod that KubeRay makes of a group of a RayCluster, with Ray's container first.
+    """Return the pod that KubeRay makes from a group of a RayCluster. Ray's container is the first container of the pod.
 
     With the autoscaler, KubeRay mounts a volume at /tmp/ray of Ray's container, unless something is mounted at this path, and
     restarts no container of the head pod.
@@ -91,7 +91,7 @@ def kuberay(cluster: Object, group: Object) -> Object:
 
 
 def ray_start(group: Object, address: str, *more: str) -> list[str]:
-    """Return the command that KubeRay makes of a group: its parameters, and the limits of Ray's container."""
+    """Return the command `ray start` that KubeRay makes from a group's parameters and from the limits of Ray's container."""
     limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
     memory = str(int(quantity(limits["memory"])))
     parameters = {"num-cpus": limits["cpu"], "memory": memory, **group["rayStartParams"]}
@@ -105,7 +105,7 @@ def ray_start(group: Object, address: str, *more: str) -> list[str]:
 
 @dataclass
 class Pod:
-    """Pod that runs here: its volumes and its namespaces."""
+    """Pod that runs as processes of this machine, with its volumes and its namespaces."""
 
     machine: Machine
     name: str
@@ -289,7 +289,7 @@ def start_ray(pod: Pod, command: Sequence[str]) -> None:
 
 @contextmanager
 def machine(**values: Any) -> Iterator[Machine]:
-    """Render the chart with ports that are free here. All pods of the machine end with the block."""
+    """Render the chart with free ports of this machine. The pods of the machine end with the `with` block."""
     gcs_port, api_port, gateway_port = free_port(), free_port(), free_port()
     config = {
         "live": {"lanes": 1},

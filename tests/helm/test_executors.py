@@ -37,7 +37,7 @@ def jvm() -> Iterator[Any]:
 
 @pytest.mark.spark
 def test_spark_knows_every_setting_of_the_rendered_session(jvm: Any) -> None:
-    # Classes declare their keys when they are loaded.
+    # Spark knows the settings of a Java class only after the class is loaded.
     for name in ("org.apache.spark.deploy.k8s.Config$", "org.apache.spark.internal.config.package$"):
         jvm.java.lang.Class.forName(name)
     entries = jvm.org.apache.spark.internal.config.ConfigEntry

@@ -118,7 +118,7 @@ def test_dockerfile_and_requirements_have_the_same_ray_version() -> None:
     assert re.search(rf"^ray\S*=={re.escape(RAY_VERSION)} ", text_of("requirements.txt"), re.MULTILINE)
 
 
-def test_the_entrypoint_adds_options_to_executors_and_runs_other_commands_unchanged(tmp_path: Path) -> None:
+def test_the_entrypoint_adds_options_only_to_commands_that_start_executors(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
     java.chmod(0o755)
@@ -172,7 +172,7 @@ def test_jars_of_the_image_are_pinned_by_version_and_checksum() -> None:
     assert not {name.rpartition("-")[0] for name in found} & bundled
 
 
-def test_spark_of_the_image_reads_kafka_without_fetching(tmp_path: Path) -> None:
+def test_spark_of_the_image_downloads_no_connector_for_kafka(tmp_path: Path) -> None:
     (copied,) = [line for line in instructions("Dockerfile.ingest") if line.startswith("COPY --from=jars")]
     (home,) = re.findall(r"SPARK_HOME=(\S+)", text_of("Dockerfile.ingest"))
     assert copied.split()[-1] == f"{home}/jars"

@@ -46,7 +46,7 @@ def test_objects_of_ray_fit_in_shared_memory(file: Path) -> None:
         assert (shared["medium"], stored <= quantity(shared["sizeLimit"])) == ("Memory", True)
 
 
-def test_object_store_can_be_changed_per_group() -> None:
+def test_size_of_the_object_store_can_be_set_for_each_worker_group() -> None:
     worker = {"rayStartParams": {"object-store-memory": "268435456", "resources": "{}"}}
     (cluster,) = of_kind(rendered(values={"worker": worker}), "RayCluster")
     head, default = (group["rayStartParams"] for group in groups_of(cluster))
@@ -55,7 +55,7 @@ def test_object_store_can_be_changed_per_group() -> None:
 
 
 @each_ci
-def test_pods_with_limited_disks_do_not_fill_their_node(file: Path) -> None:
+def test_volumes_of_temporary_files_and_logs_have_a_size_limit(file: Path) -> None:
     objects = rendered_ci(file)
     (cluster,) = of_kind(objects, "RayCluster")
     volumes = [volume_of(group, name) for group in groups_of(cluster) for name in ("tmp", "ray-logs")]
@@ -65,7 +65,7 @@ def test_pods_with_limited_disks_do_not_fill_their_node(file: Path) -> None:
 
 @each_ci
 def test_disruption_budgets_of_ray_pods_are_absolute_numbers_of_pods(file: Path) -> None:
-    """Other budgets need the `scale` subresource of the owner, which a RayCluster does not have."""
+    """A budget in percent needs the `scale` subresource of the object that owns the pods. A RayCluster does not have it."""
     for budget in of_kind(rendered_ci(file), "PodDisruptionBudget"):
         if budget["metadata"]["labels"]["app.kubernetes.io/component"] in ("head", "worker"):
             spec = {key: value for key, value in budget["spec"].items() if key != "selector"}
@@ -111,7 +111,7 @@ def test_autoscaler_can_write_its_files() -> None:
     assert volume_of(cluster["spec"]["headGroupSpec"], "tmp")
 
 
-def test_values_can_set_a_redis_user_and_an_upgrade_that_recreates_pods() -> None:
+def test_values_can_set_the_redis_user_and_the_upgrade_strategy() -> None:
     redis = {
         "enabled": True,
         "redisAddress": "redis:6379",
@@ -126,7 +126,7 @@ def test_values_can_set_a_redis_user_and_an_upgrade_that_recreates_pods() -> Non
     assert "upgradeStrategy" not in of_kind(rendered(), "RayCluster")[0]["spec"]
 
 
-def test_job_ends_before_helm_kills_it_and_keeps_the_log_of_a_failure() -> None:
+def test_job_that_declares_documents_stops_before_its_deadline_and_keeps_the_log_of_a_failure() -> None:
     objects = rendered(values={"tenants": [{"name": "acme", "priority_class": "gold"}]})
     job = named(objects, "Job", f"{RELEASE}-weir-apply")
     (container,) = job["spec"]["template"]["spec"]["containers"]

@@ -98,7 +98,7 @@ def test_every_object_is_valid_for_kubernetes(file: Path, version: str) -> None:
         ("Ingress", ["apiVersion"], "extensions/v1beta1"),
     ],
 )
-def test_fields_that_kubernetes_would_refuse_or_drop_are_found(
+def test_the_schemas_find_fields_that_kubernetes_would_refuse_or_drop(
     kind: str, path: list[Any], value: object
 ) -> None:
     (one, *_) = of_kind(rendered(CHART / "ci" / "production-values.yaml"), kind)

@@ -57,7 +57,7 @@ CERTIFICATE = "gateway-certificate"
 
 @contextmanager
 def running(**values: Any) -> Iterator[tuple[Machine, Pod, Container]]:
-    """Yield the machine with a head, two workers and the service; its head pod; and the service's container."""
+    """Start a head, two workers and the service; yield the machine, the head pod and the service's container."""
     with machine(workerGroups={"default": {"replicas": len(WORKERS)}}, **values) as here:
         head = here.start_head()
         for address in WORKERS:

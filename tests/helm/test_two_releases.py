@@ -30,7 +30,7 @@ COUNTED = "weir_class_response_seconds_count"
 
 @cache
 def installed(namespace: str, settings: str = "{}") -> list[Object]:
-    """Return the objects of a release with the common name in a namespace; `settings` are additional chart values for the rules, as JSON."""
+    """Return the objects of the release in this namespace. `settings` has more chart values for the alert rules, as JSON."""
     values = json.loads(json.dumps(MONITORED))
     values["monitoring"]["prometheusRule"] |= json.loads(settings)
     done = helm(
@@ -87,7 +87,9 @@ def test_each_release_records_its_own_series(tmp_path: Path) -> None:
 
 
 @needs_promtool
-def test_release_that_is_gone_raises_an_alert_while_another_runs(tmp_path: Path) -> None:
+def test_alert_fires_for_a_release_without_metrics_although_another_release_has_metrics(
+    tmp_path: Path,
+) -> None:
     given = [series("weir_build_info", "1x20", "a"), series("weir_view_age_seconds", "1x20", "a")]
     (rule,) = [rule for rule in rules_of(installed("b")) if rule.get("alert") == "WeirNotSeen"]
     labels = {"severity": "critical", "namespace": "b", "release": "east"}

@@ -53,7 +53,7 @@ def test_without_redis_the_chart_renders_no_uninstall_hook() -> None:
 
 
 class Kubernetes(ThreadingHTTPServer):
-    """HTTPS server with the two calls of the Kubernetes API that the script makes."""
+    """HTTPS server for the two calls of the Kubernetes API that the uninstall script makes."""
 
     def __init__(self, folder: Path, remains: int, status: int = 200) -> None:
         """The first `remains` requests get the status `status`, as if the cluster existed; later requests get 404."""

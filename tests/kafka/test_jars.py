@@ -9,7 +9,7 @@ import pytest
 from tests.kafka.jars import NoJars, check, main
 
 
-def test_machine_without_maven_is_told_what_is_missing(
+def test_missing_maven_is_reported_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WEIR_KAFKA_CACHE", str(tmp_path / "cache"))

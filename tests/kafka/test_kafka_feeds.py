@@ -42,7 +42,7 @@ def time_of(number: int) -> datetime:
 # -- messages of different formats, and the rows made from them ----------------------------------------------------
 
 
-def test_examples_of_the_page_read_json_avro_and_csv(
+def test_examples_in_docs_ingest_read_json_avro_and_csv_from_kafka(
     kafka_jars: Jars, broker: Broker, client: Client, gateway: RealGateway, tmp_path: Path
 ) -> None:
     client.create("orders", partitions=2)
@@ -108,7 +108,7 @@ def test_poisoned_messages_become_dead_letters_with_their_reason_and_place(
     assert [row["id"] for row in gateway.rows("trades")] == [7]
 
 
-def test_message_that_fails_its_feed_is_read_again_when_the_sql_is_mended(
+def test_feed_that_failed_at_a_message_reads_it_again_after_its_sql_is_corrected(
     kafka_jars: Jars, broker: Broker, client: Client, gateway: RealGateway, tmp_path: Path
 ) -> None:
     client.create("pills")
@@ -135,7 +135,7 @@ def test_message_that_fails_its_feed_is_read_again_when_the_sql_is_mended(
 # -- feeds that fail, and brokers that are killed or lose messages -------------------------------------------------
 
 
-def test_broker_that_is_killed_and_returns_costs_no_message_and_doubles_none(
+def test_no_message_is_lost_or_repeated_when_the_broker_is_killed_and_restarted(
     kafka_jars: Jars, broker: Broker, client: Client, gateway: RealGateway, tmp_path: Path
 ) -> None:
     client.create("killed", partitions=2)
@@ -270,7 +270,7 @@ def test_topic_that_is_missing_fails_its_feed_until_it_exists(
     assert feeds.ids(gateway, "late") == list(range(5))
 
 
-def test_deleted_messages_fail_the_feed_unless_it_may_lose_them(
+def test_feed_fails_when_unread_messages_were_deleted_unless_data_loss_is_allowed(
     kafka_jars: Jars, broker: Broker, client: Client, gateway: RealGateway, tmp_path: Path
 ) -> None:
     client.create("trimmed")

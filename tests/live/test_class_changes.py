@@ -278,7 +278,7 @@ def running_service(folder: Path) -> Iterator[RunningService]:
         api.close()
 
 
-def test_queries_give_each_answer_once_through_any_changes(tmp_path: Path) -> None:
+def test_each_answer_comes_once_although_queries_change_and_processes_are_killed(tmp_path: Path) -> None:
     with running_service(tmp_path) as running:
         course = LiveCourse(random.Random(SEED), running, ("kill", "kill", "gateway"))
         try:

@@ -124,7 +124,7 @@ def ready(dirs: RunDirs, host: Any) -> None:
         threading.Event().wait(0.005)
 
 
-def test_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, coordinator: Any, host: Any) -> None:
+def test_host_answers_for_the_units_stored_under_its_name(dirs: RunDirs, coordinator: Any, host: Any) -> None:
     ready(dirs, host)
     publish(dirs, 0, 10)
     assert answered(dirs, 10) == list(range(10))
@@ -163,7 +163,7 @@ def test_removed_host_leaves_no_files(dirs: RunDirs, host: Any) -> None:
     assert not dirs.class_log("gold").exists()
 
 
-def test_reports_go_to_the_coordinator_also_after_its_replacement(dirs: RunDirs, host: Any) -> None:
+def test_host_sends_its_reports_to_a_coordinator_that_replaced_the_first(dirs: RunDirs, host: Any) -> None:
     ready(dirs, host)
     remote: Any = ray.remote(num_cpus=0)(StubCoordinator)
     results: SimpleQueue[int] = SimpleQueue()

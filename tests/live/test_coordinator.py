@@ -190,7 +190,7 @@ def test_killed_coordinator_recovers_its_state_while_the_system_continues(classe
     assert lend(classes)
 
 
-def test_killed_or_removed_host_gets_its_units_again(classes: System) -> None:
+def test_replacement_of_a_killed_host_gets_the_same_units(classes: System) -> None:
     host = units(classes)["bronze"].host
     # The stored units are deleted, so that the new process must get its units from the coordinator.
     kv_store.delete(host_key(host))
@@ -247,7 +247,7 @@ def python(code: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_another_process_attaches_without_changing_the_system(classes: System) -> None:
+def test_second_process_that_attaches_to_a_system_restarts_nothing(classes: System) -> None:
     pid = pid_of(COORDINATOR)
     output, _ = python(ATTACHED, classes.address).communicate()
     assert output.splitlines()[-1] == "['bronze', 'gold', 'silver']", output
@@ -268,7 +268,7 @@ def processes_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_second_system_does_not_disturb_the_first_and_leaves_nothing(
+def test_second_system_on_a_cluster_ends_without_traces_and_leaves_the_first_untouched(
     classes: System, number: signal.Signals
 ) -> None:
     before = pids(classes)

@@ -146,7 +146,7 @@ class Keeper:
         return os.getpid()
 
 
-def test_value_stored_by_a_killed_process_can_be_read() -> None:
+def test_stored_value_can_be_read_after_its_writer_was_killed() -> None:
     keeper: Any = ray.remote(num_cpus=0)(Keeper)
     pid = ray.get(keeper.remote().put.remote("test/kept", {"a": [1, 2.5, None, "ü"]}), timeout=HUNG_S)
     os.kill(pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ def test_value_stored_by_a_killed_process_can_be_read() -> None:
     assert kv_store.get("test/kept") is None
 
 
-def test_storing_a_key_again_replaces_its_value() -> None:
+def test_storing_a_second_value_under_a_key_replaces_the_first() -> None:
     for value in ([1], [2]):
         kv_store.put("test/last", value)
     assert kv_store.get("test/last") == [2]

@@ -282,7 +282,7 @@ def test_shards_of_a_killed_node_lose_no_answer(lost_node: Answers, undisturbed:
     runs.assert_same(spread, {name: undisturbed[name] for name in spread})
 
 
-def test_replay_of_the_whole_run_repeats_every_decision(system: System, data: Path) -> None:
+def test_replay_of_the_run_with_kills_repeats_every_decision(system: System, data: Path) -> None:
     """Replay all events of all cores, and check the messages that cores sent to other cores."""
     system.stop()
     report = replay(next((data / "events").iterdir()))

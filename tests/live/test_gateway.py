@@ -153,7 +153,7 @@ def test_killed_gateway_comes_back_with_its_streams_and_readers(nodes: tuple[Nod
     assert node.call("status")["streams"][0]["readers"].keys() == {"c1"}
 
 
-def test_copy_of_a_stream_has_the_same_frames_also_after_crashes(nodes: tuple[Node, Node]) -> None:
+def test_copy_of_a_stream_has_the_same_frames_after_either_gateway_crashed(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     origin.call("declare", READINGS)
     origin.publish(table(1, 2))
@@ -172,7 +172,7 @@ def test_copy_of_a_stream_has_the_same_frames_also_after_crashes(nodes: tuple[No
     assert received(again, 2) == [(2, [4]), (3, [5])]
 
 
-def test_dropped_copy_holds_nothing_back_at_its_origin(nodes: tuple[Node, Node]) -> None:
+def test_stream_keeps_no_frames_for_a_copy_that_was_dropped_on_another_node(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     origin.call("declare", READINGS)
     copy.call("follow", "n1", "readings")
@@ -185,7 +185,9 @@ def test_dropped_copy_holds_nothing_back_at_its_origin(nodes: tuple[Node, Node])
     assert origin.publish(table(1)) == Accepted(0)
 
 
-def test_stream_may_be_followed_before_it_is_declared_at_its_origin(nodes: tuple[Node, Node]) -> None:
+def test_copy_of_a_stream_may_start_before_the_stream_is_declared_on_its_home_node(
+    nodes: tuple[Node, Node],
+) -> None:
     origin, copy = nodes
     followed = copy.actor.follow.remote("n1", "readings")
     origin.call("declare", READINGS)
@@ -219,7 +221,7 @@ def test_log_of_a_class_is_copied_unchanged(nodes: tuple[Node, Node]) -> None:
     host.close()
 
 
-def test_home_keeps_input_of_a_unit_until_a_snapshot_covers_it(nodes: tuple[Node, Node]) -> None:
+def test_home_node_keeps_the_input_of_a_unit_until_a_snapshot_contains_it(nodes: tuple[Node, Node]) -> None:
     away, home = nodes
     home.call("declare", READINGS)
     commits, snapshots = unit_log(away)

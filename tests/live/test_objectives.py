@@ -117,7 +117,7 @@ def mean_since(before: UnitReport, after: UnitReport) -> float:
     return (sums[0] - sums[1]) / (figures.results - earlier.results)
 
 
-def test_policy_for_the_objective_beats_another_policy_and_changes_without_a_restart(
+def test_class_reaches_its_objective_better_with_the_policy_for_it_than_with_another(
     system: System,
 ) -> None:
     system.apply([declared("quick", objective="response"), declared("small", objective="memory")])

@@ -162,7 +162,9 @@ def test_start_removes_the_files_of_a_killed_system(tmp_path: Path) -> None:
         assert own.name not in clusters(shared_memory())
 
 
-def test_nothing_is_left_when_all_processes_end_at_once(tmp_path: Path) -> None:
+def test_no_process_or_file_is_left_when_all_processes_of_weir_up_are_terminated_at_once(
+    tmp_path: Path,
+) -> None:
     with up(tmp_path / "mine") as ended:
         own = ended.home.system()
         assert own is not None
@@ -190,6 +192,6 @@ def alive(pids: list[int]) -> list[str]:
     return [name_of(pid) for pid in pids if Path(f"/proc/{pid}/exe").exists()]
 
 
-def test_sockets_on_other_addresses_are_detected() -> None:
+def test_sockets_that_listen_beyond_loopback_are_detected() -> None:
     with socket.create_server(("127.0.0.1", 0)), socket.create_server(("", 0)):
         assert {address for _, address in listening([os.getpid()])} >= {"127.0.0.1", "0.0.0.0"}

@@ -134,7 +134,7 @@ def kept(plan: ClassPlan, figures: Figures) -> bool:
 
 
 @pytest.mark.parametrize(("name", "part", "max_drop"), [("modest", MODEST, 0.1), ("flood", FLOOD, 0.1)])
-def test_plan_for_a_second_class_predicts_what_happens(
+def test_admission_plan_predicts_the_measured_figures_after_a_second_class_is_added(
     running: Running, name: str, part: float, max_drop: float
 ) -> None:
     given = documents(name, 1, max_drop)

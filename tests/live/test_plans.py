@@ -93,7 +93,7 @@ def answered(system: System, changes: Mapping[int, PlanSettings]) -> Answers:
     return answers
 
 
-def test_changes_of_plan_during_input_lose_and_repeat_no_answer(system: System) -> None:
+def test_no_answer_is_lost_or_repeated_when_a_class_changes_its_plan_during_input(system: System) -> None:
     undisturbed = answered(system, {})
     assert all(map(len, undisturbed.values()))
     runs.assert_same(answered(system, CHANGES), undisturbed)

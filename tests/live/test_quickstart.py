@@ -19,7 +19,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     found.leave()
 
 
-def test_reader_who_follows_the_page_gets_answers(reader: Reader) -> None:
+def test_every_command_and_file_of_the_quickstart_page_works_in_order(reader: Reader) -> None:
     followed = blocks()
     assert {block.language for block in followed} == {"console", OWN_TERMINAL, *FILES}
     for block in followed:

@@ -125,7 +125,7 @@ def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, json.loads(line.removeprefix("data: "))
 
 
-def test_pushed_rows_are_read_as_answers_in_every_way(running: RunningService) -> None:
+def test_answers_to_pushed_rows_are_the_same_over_every_interface(running: RunningService) -> None:
     assert running.get().json() == {"columns": [], "rows": [], "next": None}
     running.run(SQL)
     stream = running.http.stream("GET", f"{RESULTS}/stream", headers=running.reader)

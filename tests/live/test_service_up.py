@@ -46,7 +46,7 @@ def push_until_answered(client: httpx.Client, number: int) -> list[Any]:
     return eventually(answers, "an answer")
 
 
-def test_tenant_declares_and_reads_and_finds_everything_after_a_restart(tmp_path: Path) -> None:
+def test_declarations_are_kept_and_new_rows_are_answered_after_weir_up_is_restarted(tmp_path: Path) -> None:
     last: list[bytes] = []
     with service(tmp_path) as client:
         assert client.put("/v1/streams/ticks", json=STREAM).status_code == 201

@@ -227,12 +227,12 @@ def pipeline(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield Pipeline(system, ingest, ids, hosted, folder)
 
 
-def test_killed_spark_processes_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
+def test_no_row_is_lost_or_repeated_when_spark_processes_are_killed(pipeline: Pipeline) -> None:
     pipeline.disturb([("by_executor", pipeline.kill_jvm), ("by_driver", pipeline.kill_driver)])
     assert progress_of(pipeline.ingest, "by_driver").restarts >= 2
 
 
-def test_killed_workers_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
+def test_no_row_is_lost_or_repeated_when_python_workers_of_spark_are_killed(pipeline: Pipeline) -> None:
     before = progress_of(pipeline.ingest, "by_executor").restarts
 
     def has_failed() -> bool:
@@ -243,21 +243,21 @@ def test_killed_workers_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
     eventually(has_failed, "a task that fails")
 
 
-def test_killed_gateway_loses_and_repeats_no_id(pipeline: Pipeline) -> None:
+def test_no_row_is_lost_or_repeated_when_the_gateway_is_killed(pipeline: Pipeline) -> None:
     pipeline.killed.clear()
     kill = pipeline.kill_gateway
     pipeline.disturb([("by_executor", kill), ("by_driver", kill), ("by_executor", kill)])
     assert len(set(pipeline.killed)) == 3
 
 
-def test_killed_class_host_loses_and_repeats_no_id(pipeline: Pipeline) -> None:
+def test_no_row_is_lost_or_repeated_when_the_host_of_a_class_is_killed(pipeline: Pipeline) -> None:
     pipeline.killed.clear()
     kill = pipeline.kill_host
     pipeline.disturb([("by_driver", kill), ("by_executor", kill), ("by_driver", kill)])
     assert len(set(pipeline.killed)) == 3
 
 
-def test_all_processes_killed_at_once_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
+def test_no_row_is_lost_or_repeated_when_all_processes_are_killed_at_once(pipeline: Pipeline) -> None:
     def kill_all() -> None:
         hosts = (
             gateway_name(runs.node_of(pipeline.system)),
@@ -396,7 +396,7 @@ def test_full_disk_of_a_checkpoint_is_reported_and_other_streams_continue(
     assert "No space left on device" in error, error
 
 
-def test_full_memory_holds_streams_back_until_there_is_room(tmp_path: Path) -> None:
+def test_feeds_wait_while_the_memory_of_the_gateway_is_full_and_then_continue(tmp_path: Path) -> None:
     ids = Ids(tmp_path / "ids", file_rows=5000)
     with small_disk(tmp_path / "memory", "4m") as memory:
         gateway = RealGateway(memory)

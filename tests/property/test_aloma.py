@@ -81,7 +81,7 @@ def test_any_decision_leaves_headroom_positive_and_keep_within_its_bounds(
 
 
 @given(st.lists(observations | moves, max_size=30), st.floats(0, 0.95), steps, st.floats(1e-3, 1))
-def test_no_sequence_of_observations_breaks_the_control_bounds(
+def test_headroom_and_keep_stay_within_their_bounds_after_any_events(
     events: list[CycleEnded | HeadroomScaled], max_drop: float, step: Step, headroom_start: float
 ) -> None:
     settings = LoadSettings.model_validate({"step": step, "headroom_start": headroom_start})
@@ -183,7 +183,7 @@ overloads = st.floats(1.2, 4)
 
 
 @given(capacities, targets, errors, overloads)
-def test_under_even_overload_no_answer_is_late_and_the_capacity_is_used(
+def test_under_constant_overload_no_answer_is_late_and_the_capacity_is_used(
     capacity: float, target_s: float, error: float, load: float
 ) -> None:
     seen = list(islice(run(manager(target_s, capacity * error), FluidQueue(capacity), constant(load)), 120))
@@ -231,7 +231,7 @@ def test_fewer_answers_are_late_if_the_manager_is_informed_of_lost_capacity(targ
 
 
 @pytest.mark.parametrize("target_s", [0.1, 0.3, 0.5])
-def test_added_capacity_is_used_within_150_cycles_without_late_answers(target_s: float) -> None:
+def test_a_class_uses_added_capacity_after_150_load_cycles_without_late_answers(target_s: float) -> None:
     gold, queue = manager(target_s, 0.25), FluidQueue(0.25)
     list(islice(run(gold, queue, constant(4.0)), 100))
     queue.capacity = 0.5

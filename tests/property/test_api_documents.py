@@ -263,7 +263,7 @@ def test_either_all_documents_of_a_request_are_declared_or_none(template: Path, 
 
 @settings(max_examples=EXAMPLES)
 @given(documents=spoilt())
-def test_yaml_is_refused_as_clearly_as_json(template: Path, documents: list[Any]) -> None:
+def test_wrong_yaml_documents_are_refused_with_a_clear_error(template: Path, documents: list[Any]) -> None:
     # YAML cannot contain lone surrogates. The document is sent anyway, so that the service's YAML reader must refuse the document.
     content = yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "surrogatepass")
     with there(template) as api:

@@ -120,7 +120,7 @@ def check(run: Run, name: str, one: Bounded) -> None:
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(bounded(), every_stream, cuts, cuts, modes)
-def test_slide_at_most_answers_are_right_and_no_rarer_than_the_bound(
+def test_windows_with_slide_at_most_have_right_answers_at_least_as_often_as_declared(
     some: list[Bounded], rows: Rows, how: Cuts, other: Cuts, windows: WindowSettings
 ) -> None:
     load(rows)
@@ -217,7 +217,7 @@ def exact_queries(draw: st.DrawFn) -> list[str]:
     st.integers(0, 2**32),
     st.sampled_from(["aggressive", "conservative", "hybrid"]),
 )
-def test_common_scans_give_bit_identical_answers_for_exact_slides(
+def test_windows_with_exact_slides_give_bit_identical_answers_when_they_share_scans(
     texts: list[str], cut: list[int], seed: int, schedule: PeriodicKind
 ) -> None:
     chance, count = np.random.default_rng(seed), sum(cut)

@@ -207,7 +207,7 @@ SHARDED = UNITS.map(lambda unit: [unit] * SHARDS) | st.lists(UNITS, min_size=SHA
 
 @settings(deadline=None, max_examples=400)
 @given(units=SHARDED)
-def test_api_models_accept_figures_at_their_bounds(
+def test_api_responses_accept_the_smallest_and_largest_figures_of_units(
     running: Running, units: list[tuple[Figures, UnitCounts]]
 ) -> None:
     """Check the API's models without HTTP, so that the test has time for many more examples."""
@@ -285,7 +285,7 @@ def names_in(value: Any, schemas: dict[str, Any]) -> set[str]:
 
 
 @given(st.lists(st.tuples(st.floats(1e-3, 1.0), st.floats(0, 1e6), st.floats(0, 1e6)), max_size=5))
-def test_a_correction_of_the_charge_for_a_poll_gives_no_negative_rate(
+def test_the_used_bandwidth_is_never_negative_when_the_charge_for_a_poll_is_corrected(
     polls: list[tuple[float, float, float]],
 ) -> None:
     """Check bandwidth that is charged by the last known size of an object, and corrected when the received size is known."""

@@ -156,7 +156,7 @@ def keeps_read_streams(before: dict[Ref, Data], after: dict[Ref, Data]) -> bool:
 
 
 @given(actions)
-def test_the_catalog_applies_allowed_changes_and_refuses_others_like_the_model(
+def test_the_catalog_accepts_and_refuses_the_same_changes_as_a_simple_model(
     given_actions: list[list[Data] | Ref],
 ) -> None:
     model, last = Model(), 0

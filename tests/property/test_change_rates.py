@@ -108,7 +108,7 @@ def test_the_freshness_formula_equals_the_mean_fresh_part_of_an_interval(x: floa
     assert math.exp(-x) + -math.expm1(-x) * fresh_part(x) == pytest.approx(whole, rel=1e-6)
 
 
-def test_interests_follow_uses_and_return_to_the_declared_profile_later() -> None:
+def test_interests_follow_recent_uses_and_return_to_the_declared_profile_without_uses() -> None:
     interests = Interests([1, 3], half_life_s=10.0)
     assert interests.weights(0.0) == pytest.approx([0.25, 0.75])
     interests.used(0, 80, 0.0)
@@ -273,7 +273,7 @@ def test_an_object_that_cannot_be_fetched_does_not_count_as_fresh() -> None:
     assert core.statistics(now).perceived_expected == pytest.approx(0.5, abs=0.02)
 
 
-def test_polls_keep_a_limit_in_bytes_and_fetch_large_objects_less_often() -> None:
+def test_with_bandwidth_in_bytes_polls_stay_within_it_and_large_objects_are_polled_less() -> None:
     core, now, size = MirrorCore(Interests([1, 1], 60.0), 2, 1000.0, by_bytes=True), 0.0, (50.0, 2000.0)
     asked = [0, 0]
     rng = np.random.default_rng(1)

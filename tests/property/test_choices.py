@@ -20,7 +20,9 @@ choices = st.builds(Choice, policies, st.sampled_from(PLANS))
 
 
 @given(choices, choices)
-def test_a_choice_is_read_back_from_its_text_and_texts_are_unique(one: Choice, other: Choice) -> None:
+def test_different_choices_have_different_texts_that_are_read_back_as_the_same_choice(
+    one: Choice, other: Choice
+) -> None:
     assert choice_of(str(one)) == one
     assert (str(one) == str(other)) == (one == other)
 
@@ -31,7 +33,7 @@ def test_a_choice_with_the_default_plan_is_written_as_its_policy_alone(policy: P
     assert choice_of(policy_text(policy)) == Choice(policy)
 
 
-def test_only_the_differences_from_the_default_plan_are_written() -> None:
+def test_the_text_of_a_choice_names_only_differences_from_the_default_plan() -> None:
     assert [str(Choice(policy_of("hr"), plan)) for plan in PLANS] == [
         "hr",
         "hr, joins first",

@@ -430,7 +430,7 @@ def follow(seed: int, events: int = EVENTS) -> Course:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_queries_give_each_answer_once_through_any_changes(part: int) -> None:
+def test_each_answer_comes_once_although_queries_change_and_processes_are_killed(part: int) -> None:
     begun, events = time.monotonic(), 0
     for seed in range(FIRST + part, FIRST + SEQUENCES, PARTS):
         events += len(follow(seed).story)

@@ -60,7 +60,7 @@ def test_keys_that_grafana_adds_or_leaves_out_make_no_difference(document: Json)
 
 
 @given(DOCUMENTS, st.data())
-def test_a_changed_value_is_found(document: Json, data: st.DataObject) -> None:
+def test_a_changed_value_of_a_dashboard_is_found(document: Json, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(paths(document)))
     # Only the numeric id at the top level is Grafana's own, and may differ.
     if path[:1] != ("id",):
@@ -68,6 +68,6 @@ def test_a_changed_value_is_found(document: Json, data: st.DataObject) -> None:
 
 
 @given(st.lists(LEAVES, max_size=3), LEAVES)
-def test_an_added_or_missing_panel_is_found(panels: list[Json], more: Json) -> None:
+def test_an_added_or_missing_panel_of_a_dashboard_is_found(panels: list[Json], more: Json) -> None:
     assert not says_all_of({"panels": [*panels, more]}, {"panels": panels})
     assert not says_all_of({"panels": panels}, {"panels": [*panels, more]})

@@ -62,7 +62,7 @@ TRIALS, PEOPLE = 400, 600
 
 
 @pytest.mark.parametrize("kept", [(0.5, 0.5), (0.2, 0.7), (0.1, 1.0)])
-def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
+def test_scaled_aggregates_are_right_on_average_and_vary_by_their_standard_errors(
     kept: tuple[float, float],
 ) -> None:
     chance = np.random.default_rng(20)
@@ -130,7 +130,7 @@ sizes = st.lists(st.integers(1, 5), max_size=12)
 
 
 @given(shed, sizes, st.integers(1, 9), st.sampled_from([2, 4]))
-def test_estimates_of_windows_follow_the_formula_however_the_input_is_cut(
+def test_scaled_aggregates_of_time_windows_equal_the_formula_however_the_input_is_cut(
     some: list[Shed], cuts: list[int], train_max: int, range_: int
 ) -> None:
     found = {
@@ -147,7 +147,7 @@ def test_estimates_of_windows_follow_the_formula_however_the_input_is_cut(
 
 
 @given(shed, sizes, st.integers(1, 9))
-def test_estimates_of_row_windows_follow_the_formula_however_the_input_is_cut(
+def test_scaled_aggregates_of_row_windows_equal_the_formula_however_the_input_is_cut(
     some: list[Shed], cuts: list[int], train_max: int
 ) -> None:
     found = ran(LAST_ROWS, some, cuts, train_max)
@@ -188,18 +188,18 @@ def test_scaled_sums_of_integers_too_large_for_floats_are_exact_without_shedding
     ],
 )
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_standard_error_is_right_even_if_its_square_overflows(
+def test_the_error_of_a_scaled_sum_is_right_although_squares_of_its_values_overflow(
     values: list[float], error: float, size: int
 ) -> None:
     (found,) = ran(WINDOWED.format(2), [(0, 1, x, 0.5) for x in values], [size] * 2)
     assert found[-1] == pytest.approx(error, nan_ok=True, rel=1e-12)
 
 
-def test_over_only_nulls_a_sum_and_its_error_are_null_and_a_count_is_zero() -> None:
+def test_if_all_values_are_null_the_scaled_sum_is_null_and_the_scaled_count_is_zero() -> None:
     assert [one[5:] for one in ran(WINDOWED.format(2), [(0, 1, None, 0.5)])] == [(0.0, 0.0, None, None)]
 
 
-def test_a_having_clause_can_select_groups_with_small_errors() -> None:
+def test_having_can_select_groups_by_the_error_of_a_scaled_count() -> None:
     having = (
         "SELECT k, SCALED(COUNT(*)) AS n FROM t [RANGE 2 SECONDS] GROUP BY k"
         " HAVING SCALED_ERROR(COUNT(*)) < 0.5 * SCALED(COUNT(*))"

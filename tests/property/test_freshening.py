@@ -52,7 +52,7 @@ def test_every_refreshed_object_has_the_same_marginal_worth_of_bandwidth(
 
 
 @given(objects, bandwidths, st.integers(0, 2**32))
-def test_no_other_allocation_has_a_higher_perceived_freshness(
+def test_no_other_allocation_of_bandwidth_has_a_higher_perceived_freshness(
     some: list[Object], bandwidth: float, seed: int
 ) -> None:
     p, rate, size = columns(some)
@@ -73,7 +73,9 @@ moderate = st.tuples(st.floats(0.1, 10), st.floats(0.1, 3), st.floats(0.5, 2))
 
 
 @given(st.lists(moderate, min_size=1, max_size=4), st.floats(2, 100))
-def test_frequencies_equal_those_of_a_slow_oracle(some: list[Object], bandwidth: float) -> None:
+def test_refresh_frequencies_equal_those_found_by_slow_bisection(
+    some: list[Object], bandwidth: float
+) -> None:
     p, rate, size = columns(some)
     found, oracle = refreshes(p, rate, bandwidth, size).frequencies, np.array(bisected(some, bandwidth))
     # Frequencies are not compared if an object is hardly worth a refresh, because differences of worth are then below float precision.
@@ -118,7 +120,7 @@ def test_more_bandwidth_refreshes_no_object_less_often(
     st.lists(st.tuples(*[st.floats(0, 1e300)] * 2, st.floats(1e-300, 1e300)), min_size=1, max_size=5),
     st.floats(0, 1e300),
 )
-def test_extreme_interests_rates_and_sizes_give_valid_frequencies(
+def test_refresh_frequencies_are_valid_for_extreme_interests_change_rates_and_sizes(
     some: list[Object], bandwidth: float
 ) -> None:
     p, rate, size = columns(some)

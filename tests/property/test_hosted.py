@@ -366,7 +366,7 @@ def test_shed_tuples_stay_shed_and_the_ledger_closes_after_a_crash(
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([1.0, 0.4]))
-def test_every_row_is_accounted_for_even_if_batches_are_forgotten(
+def test_every_row_has_a_fate_although_the_log_forgot_batches_before_they_were_read(
     seed: int, course: int, keep: float
 ) -> None:
     given_, chance = drawn(seed, 40), np.random.default_rng(course)
@@ -396,7 +396,7 @@ def test_an_answer_is_committed_only_with_all_steps_that_led_to_it() -> None:
     assert host.hosted.committed() is None
 
 
-def test_an_interrupted_slice_commits_finished_queries_and_a_crash_loses_no_row() -> None:
+def test_after_a_crash_only_answers_that_an_interrupted_slice_did_not_commit_are_emitted() -> None:
     host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
     undisturbed = answers(whole(host.given, 1, train_max=100).commits)
     host.begin()
@@ -445,7 +445,9 @@ def test_queries_added_and_removed_survive_a_crash() -> None:
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 # In this example, windows that are added together are computed in another way than windows that are added one by one.
 @example(9, 11)
-def test_queries_windows_and_plans_declared_again_survive_crashes(seed: int, course: int) -> None:
+def test_changes_of_queries_window_settings_and_plans_are_repeated_after_crashes(
+    seed: int, course: int
+) -> None:
     host = Host(drawn(seed, 30), np.random.default_rng(seed))
     host.begin()
     chance = np.random.default_rng(course)
@@ -475,7 +477,7 @@ def test_queries_windows_and_plans_declared_again_survive_crashes(seed: int, cou
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(0, 3))
-def test_steps_repeated_after_a_crash_give_late_windows_the_same_ends(
+def test_windows_that_ran_late_have_the_same_ends_when_steps_are_repeated_after_a_crash(
     seed: int, course: int, mode: int
 ) -> None:
     host = Host(drawn(seed, 40), np.random.default_rng(seed), train_max=100, windows=WINDOWS[mode])
@@ -536,7 +538,7 @@ def test_a_clock_advance_is_committed_together_with_its_answers() -> None:
     assert {answer.query for answer in commit.answers} >= {"mean"}
 
 
-def test_steps_repeated_after_a_crash_release_lookups_with_the_same_answers() -> None:
+def test_overdue_lookups_have_the_same_answers_when_steps_are_repeated_after_a_crash() -> None:
     host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
     host.begin()
     host.read(20)
@@ -554,7 +556,7 @@ def test_steps_repeated_after_a_crash_release_lookups_with_the_same_answers() ->
     assert len(released) == readings
 
 
-def test_a_stream_is_read_from_its_start_position_and_gaps_count_as_failed() -> None:
+def test_rows_missing_after_the_start_position_of_a_stream_count_as_failed() -> None:
     hosted = HostedClass(declared(), 100)
     assert hosted.following() == {"readings": (FROM_NOW, None), "alerts": (FROM_NOW, None)}
     hosted.begin("readings", 7, 100)
@@ -617,7 +619,7 @@ def test_every_tuple_belongs_to_one_shard_and_equal_keys_to_the_same_shard(
 
 
 @given(st.lists(st.booleans(), max_size=40))
-def test_a_packed_mask_is_unpacked_to_the_same_accepted_tuples(chosen: list[bool]) -> None:
+def test_positions_of_accepted_tuples_are_unchanged_after_packing_and_unpacking(chosen: list[bool]) -> None:
     places = np.flatnonzero(np.array(chosen, bool))
     found = unpacked(packed(places, len(chosen)), len(chosen))
     assert found is not None

@@ -66,12 +66,14 @@ def streams(draw: st.DrawFn) -> StreamSchema:
 
 
 @given(streams())
-def test_the_printed_statement_declares_the_stream(stream: StreamSchema) -> None:
+def test_a_stream_equals_the_stream_declared_by_its_printed_create_statement(stream: StreamSchema) -> None:
     assert parse_create_stream(create_stream(stream).removesuffix(";")) == stream
 
 
 @given(st.lists(st.integers(0, 10_000_000) | st.none(), min_size=1, max_size=30))
-def test_no_row_is_late_by_the_inferred_watermark(milliseconds: list[int | None]) -> None:
+def test_the_lateness_inferred_from_a_file_is_just_long_enough_for_every_row(
+    milliseconds: list[int | None],
+) -> None:
     times = [None if one is None else EPOCH + timedelta(milliseconds=one) for one in milliseconds]
     stream = infer("s", pa.table({"ts": pa.array(times, pa.timestamp("ms", tz="UTC"))}), None).stream
     known = [one for one in milliseconds if one is not None]

@@ -122,7 +122,7 @@ ROWS: Mapping[str, str] = {
 
 @pytest.mark.parametrize("sql", ROWS.values(), ids=ROWS)
 @given(st.integers(1, 20), st.integers(0, 19))
-def test_in_row_windows_dropped_rows_lower_the_kept_fraction_of_the_next_rows(
+def test_dropped_rows_lower_the_kept_fraction_of_the_first_row_window_after_them(
     sql: str, count: int, drop: int
 ) -> None:
     rows: list[Row] = [
@@ -139,7 +139,7 @@ def test_in_row_windows_dropped_rows_lower_the_kept_fraction_of_the_next_rows(
 
 
 @given(st.integers(1, 20_000))
-def test_memory_for_dropped_rows_is_bounded_and_the_kept_fraction_stays_exact(count: int) -> None:
+def test_the_kept_fraction_is_exact_with_bounded_memory_however_many_rows_are_dropped(count: int) -> None:
     run = Run(planned({"q": Statement("SELECT count(*) AS c FROM s [RANGE 1 SECOND]", "")}))
     row: Row = {"id": 0, "ts": 0, "k": 1, "g": "a", "x": 0.0, "n": 1, "b": True, "d": None}
     run.offer("s", [row] * count)
@@ -154,7 +154,9 @@ def test_memory_for_dropped_rows_is_bounded_and_the_kept_fraction_stays_exact(co
 
 
 @given(st.lists(st.sampled_from([-1.5, 0.0, 2.0]), min_size=2, max_size=9), st.integers(1, 8))
-def test_the_error_of_a_scaled_sum_grows_with_the_dropped_rows(values: list[float], drop: int) -> None:
+def test_the_error_of_a_scaled_sum_includes_rows_dropped_from_the_queue(
+    values: list[float], drop: int
+) -> None:
     sql = "SELECT SCALED(sum(x)) AS total, SCALED_ERROR(sum(x)) AS error FROM s [RANGE 1 SECOND]"
     run = Run(planned({"q": Statement(sql, "")}))
     row: Row = {"id": 0, "ts": 0, "k": 1, "g": "a", "n": 1, "b": True, "d": None}

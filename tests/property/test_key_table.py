@@ -19,7 +19,9 @@ def places(table: KeyTable, batch: Sequence[int]) -> list[int]:
 
 
 @given(batches, st.integers(1, 30))
-def test_each_key_has_its_own_place_while_there_is_room(arrived: list[list[int]], most: int) -> None:
+def test_each_key_has_its_own_place_in_the_table_until_the_table_is_full(
+    arrived: list[list[int]], most: int
+) -> None:
     table, known = KeyTable(most), dict[int, int]()
     for batch in arrived:
         for key, place in zip(batch, places(table, batch), strict=True):
@@ -41,7 +43,7 @@ def test_a_cleared_table_behaves_like_a_new_table(arrived: list[list[int]], batc
     assert places(used, batch) == places(KeyTable(30), batch)
 
 
-def test_colliding_keys_get_no_place_when_the_few_slots_searched_are_taken() -> None:
+def test_a_key_gets_no_place_in_the_table_if_the_few_slots_for_its_hash_are_taken() -> None:
     table, backwards = KeyTable(1000), pow(int(SPREAD), -1, 1 << 64)
     crafted = [(number * backwards) % (1 << 64) for number in range(1000)]
     colliding = [key - (1 << 64) if key >= 1 << 63 else key for key in crafted]

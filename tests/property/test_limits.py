@@ -59,7 +59,7 @@ def admitted(parts: Sequence[Sequence[Arrived]], limit: int) -> list[Arrived]:
 
 
 @given(tuples, sizes, st.integers(1, 8))
-def test_groups_are_refused_in_order_of_arrival_when_open_windows_hold_enough(
+def test_new_groups_are_refused_while_open_windows_hold_the_maximum_number_of_groups(
     some: list[tuple[float, int]], sizes: list[int], limit: int
 ) -> None:
     one, parts = Class([COUNT], ClassLimits(groups=limit)), trains(some, sizes)
@@ -80,7 +80,7 @@ def test_groups_are_refused_in_order_of_arrival_when_open_windows_hold_enough(
     st.integers(1, 200_000),
     st.integers(1, 20),
 )
-def test_limits_hold_and_all_state_is_freed_at_the_end(
+def test_state_stays_within_its_limits_and_is_freed_when_all_queries_are_removed(
     some: list[tuple[float, int]], sizes: list[int], queries: list[str], state: int, groups: int
 ) -> None:
     one = Class(queries, ClassLimits(state_bytes=state, groups=groups))
@@ -98,7 +98,7 @@ def test_limits_hold_and_all_state_is_freed_at_the_end(
 
 
 @given(tuples, sizes, st.integers(1, 20_000))
-def test_every_tuple_is_in_a_window_or_counted_as_refused(
+def test_with_limited_state_every_tuple_is_in_a_window_or_counted_as_failed(
     some: list[tuple[float, int]], sizes: list[int], state: int
 ) -> None:
     one = Class([COUNT], ClassLimits(state_bytes=state))

@@ -24,7 +24,7 @@ techniques = st.sampled_from(list(SORTED_BY))
 
 
 @given(mirrored, techniques, st.integers(1, 5), st.integers(0, 3), st.booleans(), st.floats(0.01, 1000))
-def test_partitions_use_the_whole_bandwidth_and_never_beat_the_exact_solution(
+def test_objects_refreshed_by_partition_use_all_bandwidth_and_are_no_fresher_than_the_optimum(
     objects: Mirrored, by: str, count: int, rounds: int, by_size: bool, bandwidth: float
 ) -> None:
     labels = clustered(objects, partitioned(objects, by, count), rounds, by_size)

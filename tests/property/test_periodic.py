@@ -72,7 +72,7 @@ def assignments(group: list[SubGroup]) -> list[tuple[int, ...]]:
 
 class TestPeriods:
     @given(groups(), costs, st.data())
-    def test_the_cost_rate_equals_the_cost_counted_over_a_hyperperiod(
+    def test_the_cost_rate_of_periods_equals_the_cost_counted_until_all_periods_repeat(
         self, group: list[SubGroup], costs: ScanCosts, data: st.DataObject
     ) -> None:
         periods = data.draw(st.sampled_from(assignments(group)))
@@ -92,7 +92,7 @@ class TestPeriods:
         assert isclose(counted_rate(group, chosen.periods, costs), least, rel_tol=1e-9, abs_tol=1e-9)
 
     @given(groups(), costs, st.booleans())
-    def test_the_search_finds_the_cheapest_periods_from_any_initial_periods(
+    def test_the_search_for_periods_finds_the_cheapest_from_any_initial_periods(
         self, group: list[SubGroup], costs: ScanCosts, meetings: bool
     ) -> None:
         own = own_periods(group, costs).periods
@@ -102,7 +102,7 @@ class TestPeriods:
         assert isclose(found.cost, least, rel_tol=1e-9, abs_tol=1e-9)
 
     @given(groups(), costs)
-    def test_cheapest_periods_are_found_when_only_equal_periods_share_scans(
+    def test_if_only_sub_groups_of_equal_period_share_scans_the_cheapest_periods_are_found(
         self, group: list[SubGroup], costs: ScanCosts
     ) -> None:
         def apart(periods: tuple[int, ...]) -> float:
@@ -216,7 +216,7 @@ capacities = st.lists(st.integers(0, 3), max_size=25)
 
 class TestTasks:
     @given(workloads(), schedules, capacities)
-    def test_the_scheduler_runs_only_sub_groups_that_the_papers_algorithms_allow(
+    def test_each_run_has_sub_groups_that_the_algorithms_of_the_paper_would_run_together(
         self, queries: list[PeriodicQuery], schedule: tuple[str, Late], capacity: list[int]
     ) -> None:
         kind, late = schedule
@@ -243,7 +243,7 @@ class TestTasks:
                 written.ran(sub_groups(task))
 
     @given(workloads(), st.sampled_from(["conservative", "hybrid", "aggressive"]), capacities)
-    def test_sharing_with_late_sub_groups_only_adds_queries_to_a_run(
+    def test_a_run_that_includes_late_sub_groups_has_all_queries_that_it_has_without_them(
         self, queries: list[PeriodicQuery], kind: str, capacity: list[int]
     ) -> None:
         scheduler = scheduler_of(queries, kind, late="off")
@@ -346,12 +346,14 @@ due_at_once = st.lists(st.builds(One, st.integers(1, 20), st.integers(1, 6)), mi
 
 class TestOrder:
     @given(due_at_once, st.sampled_from(["edf", "edf-hr"]))
-    def test_all_tasks_are_in_time_if_any_order_makes_them_so(self, ones: list[One], order: Order) -> None:
+    def test_tasks_due_together_are_all_in_time_if_any_order_has_no_late_task(
+        self, ones: list[One], order: Order
+    ) -> None:
         if any(all_in_time(ones, one) for one in permutations(range(len(ones)))):
             assert all_in_time(ones, order_of(tasks_due_at_once(ones, order)))
 
     @given(due_at_once)
-    def test_highest_rate_minimises_the_total_response_time(self, ones: list[One]) -> None:
+    def test_running_the_shortest_task_first_minimises_the_total_response_time(self, ones: list[One]) -> None:
         def waits(order: list[int]) -> int:
             ends, now = 0, 0
             for place in order:
@@ -363,7 +365,7 @@ class TestOrder:
         assert waits(order_of(tasks_due_at_once(ones, "hr"))) == least
 
     @given(due_at_once)
-    def test_edf_hr_picks_the_earliest_deadline_in_time_or_the_shortest_late_task(
+    def test_edf_hr_picks_the_earliest_reachable_deadline_or_a_late_task_that_ends_before_it(
         self, ones: list[One]
     ) -> None:
         left, now = set(range(len(ones))), 0

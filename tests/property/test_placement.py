@@ -79,7 +79,7 @@ def test_shards_of_a_new_class_are_on_as_many_nodes_as_possible(on: list[Node], 
 
 
 @given(nodes, shards(seated=False))
-def test_no_single_move_of_a_shard_would_lower_the_weight_of_the_fullest_node(
+def test_nodes_of_classes_with_one_shard_differ_in_weight_by_at_most_the_heaviest_shard(
     on: list[Node], drawn: list[Shard]
 ) -> None:
     single = [shard for shard in drawn if shard.number == 0]
@@ -144,7 +144,7 @@ def test_a_shard_moves_from_an_overloaded_node_if_another_node_has_room(
 
 
 @given(nodes, shards())
-def test_under_constant_load_no_shard_moves_twice_and_moves_end(on: list[Node], drawn: list[Shard]) -> None:
+def test_under_constant_load_each_shard_moves_at_most_once(on: list[Node], drawn: list[Shard]) -> None:
     moved = []
     while (move := relief(on, drawn)) is not None:
         moved.append(move.shard)

@@ -435,7 +435,7 @@ def test_a_ready_operator_is_picked_whenever_there_is_one(kind: str, clusters: i
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=25)
 @given(scripts())
-def test_the_same_calls_give_the_same_picks_and_static_policies_ignore_the_time(
+def test_a_policy_repeats_its_picks_for_the_same_events_and_a_static_policy_at_any_time(
     kind: str, clusters: int, script: Script
 ) -> None:
     def other_clock(now: float) -> float:
@@ -478,7 +478,7 @@ def grown(draw: st.DrawFn, whole: NetworkEstimates) -> tuple[NetworkEstimates, N
 
 
 @given(st.data(), networks())
-def test_an_extended_network_equals_the_whole_and_reports_its_changes(
+def test_a_network_extended_by_queries_equals_a_network_built_at_once(
     data: st.DataObject, network: Network
 ) -> None:
     whole = data.draw(estimates(network))
@@ -493,7 +493,7 @@ def test_an_extended_network_equals_the_whole_and_reports_its_changes(
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=40)
 @given(st.data(), scripts())
-def test_an_extended_policy_picks_like_a_policy_over_the_whole_network(
+def test_a_policy_over_an_extended_network_picks_like_one_over_a_network_built_at_once(
     kind: str, clusters: int, data: st.DataObject, script: Script
 ) -> None:
     before, after, changed = data.draw(grown(script.start))
@@ -547,7 +547,7 @@ def test_a_waiting_policy_picks_the_highest_product_of_static_priority_and_wait(
 
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 @given(scripts(), st.integers(1, 12))
-def test_the_pick_of_a_clustered_policy_is_within_one_cluster_of_the_highest_product(
+def test_a_clustered_policy_picks_an_operator_within_one_cluster_of_the_highest_priority(
     kind: str, script: Script, clusters: int
 ) -> None:
     for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):
@@ -575,13 +575,15 @@ def test_a_clustered_policy_picks_the_oldest_operator_of_a_cluster(
 
 
 @given(scripts(), st.integers(1, 12))
-def test_fagins_search_that_stops_early_picks_the_same_operators(script: Script, clusters: int) -> None:
+def test_clustered_bsd_picks_the_same_operators_with_fagins_search_as_with_a_full_search(
+    script: Script, clusters: int
+) -> None:
     policies = [build_policy(policy_of(name, clusters), script.start) for name in ("bsd", "bsd:search=fagin")]
     assert list(answers(policies[0], script)) == list(answers(policies[1], script))
 
 
 @given(scripts(), st.integers(1, 12))
-def test_clustered_processing_runs_operators_of_one_cluster_with_equal_oldest_arrivals(
+def test_with_clustered_processing_one_decision_runs_operators_of_equal_cluster_and_age(
     script: Script, clusters: int
 ) -> None:
     one, together = (
@@ -608,7 +610,9 @@ def test_clustered_processing_runs_operators_of_one_cluster_with_equal_oldest_ar
 
 
 @given(scripts(), st.integers(1, 6))
-def test_uniform_clusters_group_operators_within_their_width(script: Script, clusters: int) -> None:
+def test_with_uniform_clusters_the_pick_is_within_one_cluster_width_of_the_highest_priority(
+    script: Script, clusters: int
+) -> None:
     policy = build_policy(policy_of("brt:clustering=uniform", clusters), script.start)
     for picked in answers(policy, script):
         every = [phi("brt", picked.believed, one) for one in range(len(picked.believed.estimates))]
@@ -677,7 +681,9 @@ NEAR = 1e-9
 
 
 @given(scripts())
-def test_edf_hr_runs_reachable_deadlines_first_and_other_operators_by_rate(script: Script) -> None:
+def test_edf_hr_picks_operators_that_can_meet_deadlines_first_and_late_operators_by_rate(
+    script: Script,
+) -> None:
     policy = build_policy(policy_of("edf-hr"), script.start)
     for picked in answers(policy, script):
         urgent = {one: most_urgent(picked.believed, one) for one in picked.heads}

@@ -120,7 +120,7 @@ TestPublish.settings = settings(max_examples=60, stateful_step_count=30, deadlin
     st.integers(1, 5),
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9)), max_size=60),
 )
-def test_last_batches_are_remembered_for_a_bounded_number_of_latest_producers(
+def test_the_last_batch_number_is_remembered_for_a_bounded_number_of_recent_producers(
     most: int, noted: list[tuple[int, int]]
 ) -> None:
     last = LastBatches(most=most)

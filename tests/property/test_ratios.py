@@ -28,7 +28,9 @@ def test_a_mean_is_exact_up_to_rounding_and_within_the_range_of_its_values(
 
 
 @given(st.lists(VALUES, max_size=100), st.integers(1, 1000))
-def test_the_ratio_of_a_difference_of_sums_is_within_its_bounds(before: list[float], ones: int) -> None:
+def test_the_ratio_stays_between_0_and_1_despite_rounding_errors_of_sums(
+    before: list[float], ones: int
+) -> None:
     old = sum(before)
     new = old
     for _ in range(ones):

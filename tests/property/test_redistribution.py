@@ -152,7 +152,9 @@ def test_the_sum_of_shares_does_not_change(drawn: list[Case]) -> None:
 
 
 @given(classes())
-def test_no_class_falls_below_its_floor(drawn: list[Case]) -> None:
+def test_no_class_lends_more_of_its_share_than_its_lendable_fraction_and_minimum_allow(
+    drawn: list[Case],
+) -> None:
     after = redistribute(accounts_of(drawn))
     assert all(after[one.name] >= one.floor - NEAR for one in drawn)
 

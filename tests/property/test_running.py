@@ -36,7 +36,7 @@ def running(run: Run, plan: PlanSettings) -> RunningPlan:
     cuts,
     st.permutations(PLANS),
 )
-def test_matched_operators_get_the_same_tuples_and_unmatched_are_filters_or_projections(
+def test_operators_matched_between_two_plans_process_the_same_tuples(
     some: list[Statement], rows: Rows, how: Cuts, plans: list[PlanSettings]
 ) -> None:
     statements = {f"q{place}": one for place, one in enumerate([*some, some[0]])}

@@ -373,7 +373,7 @@ def read_some(reader: Reader, start: int) -> None:
     assert [bytes(payload) for _, payload in found] == [payload_of(number, FRAME) for number, _ in found]
 
 
-def test_a_reader_survives_a_log_that_wraps_around_between_any_two_of_its_lines() -> None:
+def test_a_reader_reads_correctly_although_the_log_wraps_around_at_any_moment() -> None:
     for line in count():
         with full_log() as folder, at_line(line, partial(fill, folder, 3)) as left:
             reader = Reader(folder)
@@ -383,7 +383,7 @@ def test_a_reader_survives_a_log_that_wraps_around_between_any_two_of_its_lines(
     assert line > 60
 
 
-def test_a_reader_survives_a_writer_killed_while_emptying_the_segment_being_opened() -> None:
+def test_a_reader_can_open_a_segment_whose_writer_was_killed_while_emptying_it() -> None:
     with full_log() as folder:
         emptying = fill(folder, 1)
     for line, killed_at in ((at, one) for at in count() for one in places(at, emptying)):
@@ -397,7 +397,7 @@ def test_a_reader_survives_a_writer_killed_while_emptying_the_segment_being_open
     assert (emptying > 5, line > 10) == (True, True)
 
 
-def test_a_reader_survives_a_writer_killed_while_emptying_its_last_segment() -> None:
+def test_a_new_reader_finds_the_end_of_a_log_whose_writer_was_killed_while_emptying_a_segment() -> None:
     with full_log() as folder:
         emptying, segments = fill(folder, 1), len(list(folder.glob("*.segment")))
     for line, killed_at in ((at, one) for at in count() for one in places(at, emptying)):

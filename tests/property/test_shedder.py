@@ -68,7 +68,9 @@ def test_equal_seeds_and_arrivals_drop_the_same_tuples(victim: Victim, seed: int
 
 
 @given(even, batches)
-def test_the_number_of_even_drops_follows_keep_within_one_tuple(victim: Victim, arrivals: Batches) -> None:
+def test_victims_newest_and_oldest_keep_the_kept_fraction_to_within_one_tuple(
+    victim: Victim, arrivals: Batches
+) -> None:
     due = kept = 0.0
     for (keep, arrived, _), (positions, evicted) in zip(arrivals, admitted(victim, 0, arrivals), strict=True):
         due += keep * len(arrived)
@@ -77,7 +79,9 @@ def test_the_number_of_even_drops_follows_keep_within_one_tuple(victim: Victim, 
 
 
 @given(st.floats(0.05, 0.99), st.lists(st.integers(0, 60), max_size=20))
-def test_even_drops_do_not_depend_on_the_batches(keep: float, sizes: list[int]) -> None:
+def test_victim_newest_drops_the_same_tuples_however_they_are_cut_into_batches(
+    keep: float, sizes: list[int]
+) -> None:
     pieces = admitted("newest", 0, [(keep, [0] * size, False) for size in sizes])
     begins = accumulate(sizes, initial=0)
     kept = [begin + place for begin, (places, _) in zip(begins, pieces, strict=False) for place in places]
@@ -102,7 +106,7 @@ def test_over_many_tuples_the_kept_fraction_equals_keep(
 
 
 @given(counts, st.floats(0.01, 0.99))
-def test_the_fair_level_uses_up_the_budget(demands: list[int], keep: float) -> None:
+def test_tuples_kept_at_the_fair_level_add_up_to_the_kept_fraction(demands: list[int], keep: float) -> None:
     level = fair_level(np.array(demands), keep)
     assert level == pytest.approx(level_by_bisection(demands, keep), rel=1e-9)
     assert sum(min(demand, level) for demand in demands) == pytest.approx(keep * sum(demands))
@@ -111,7 +115,7 @@ def test_the_fair_level_uses_up_the_budget(demands: list[int], keep: float) -> N
 @given(
     st.lists(keys, min_size=1, max_size=200), st.floats(0.05, 0.95), seeds, st.randoms(use_true_random=False)
 )
-def test_fair_drops_nothing_of_a_key_below_the_level(
+def test_victim_fair_drops_no_tuple_of_a_key_below_the_fair_level(
     arrived: list[int], keep: float, seed: int, shuffle: random.Random
 ) -> None:
     again = shuffle.sample(arrived, len(arrived))
@@ -122,7 +126,7 @@ def test_fair_drops_nothing_of_a_key_below_the_level(
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.floats(0.05, 0.95), seeds)
-def test_fair_keeps_of_a_new_key_as_many_tuples_as_the_level_of_the_last_cycle(
+def test_victim_fair_keeps_as_many_tuples_of_a_new_key_as_the_last_cycles_level(
     known: int, new: int, keep: float, seed: int
 ) -> None:
     kept = admitted("fair", seed, [(keep, [1] * known, True), (keep, [2] * new, False)])[1][0]
@@ -131,6 +135,6 @@ def test_fair_keeps_of_a_new_key_as_many_tuples_as_the_level_of_the_last_cycle(
 
 
 @given(st.lists(st.integers(0, 2**15), min_size=1, max_size=100))
-def test_a_rank_is_the_number_of_earlier_equal_entries(places: list[int]) -> None:
+def test_the_rank_of_an_entry_is_the_number_of_earlier_equal_entries(places: list[int]) -> None:
     before = [places[:number].count(place) for number, place in enumerate(places)]
     assert ranks(np.array(places)).tolist() == before

@@ -90,12 +90,12 @@ def check(sql: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_text_has_a_plan_or_a_planning_error(sql: str) -> None:
+def test_any_text_as_sql_gives_a_plan_or_a_planning_error(sql: str) -> None:
     check(sql)
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=40))
-def test_any_words_have_a_plan_or_a_planning_error(words: list[str]) -> None:
+def test_any_sequence_of_sql_words_gives_a_plan_or_a_planning_error(words: list[str]) -> None:
     check(" ".join(words))
 
 
@@ -135,7 +135,7 @@ def test_valid_text_with_characters_changed_has_a_plan_or_a_planning_error(
     ),
     st.integers(1, 3_000),
 )
-def test_any_depth_has_a_plan_or_a_planning_error(opening: str, times: int) -> None:
+def test_sql_nested_to_any_depth_gives_a_plan_or_a_planning_error(opening: str, times: int) -> None:
     check("SELECT * FROM readings WHERE " + opening * times + "temp")
 
 

@@ -35,7 +35,7 @@ def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits(
 
 
 @given(answers, st.randoms())
-def test_the_order_of_answers_and_repeated_answers_do_not_matter(
+def test_staleness_does_not_depend_on_the_order_or_repetition_of_answers(
     answered: list[tuple[list[int], int]], rng: random.Random
 ) -> None:
     one, other = OutputStaleness(0), OutputStaleness(0)
@@ -46,7 +46,7 @@ def test_the_order_of_answers_and_repeated_answers_do_not_matter(
     assert one.stale_s == other.stale_s
 
 
-def test_a_wait_longer_than_the_kept_fresh_times_counts_from_the_oldest() -> None:
+def test_of_a_very_long_wait_only_the_part_since_the_oldest_remembered_moment_adds_staleness() -> None:
     staleness, rounds = OutputStaleness(0.0), 3 * KEPT
     for second in range(rounds):
         staleness.served([float(second)], second + 0.5)
@@ -55,5 +55,5 @@ def test_a_wait_longer_than_the_kept_fresh_times_counts_from_the_oldest() -> Non
     assert staleness.stale_s == pytest.approx((rounds - KEPT) * 0.5 + KEPT, abs=1)
 
 
-def test_nothing_is_stale_before_time_has_passed() -> None:
+def test_staleness_is_zero_at_the_start_of_the_measurement() -> None:
     assert OutputStaleness(5.0).share(5.0) == OutputStaleness(5.0).share(4.0) == 0.0

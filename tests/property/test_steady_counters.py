@@ -110,7 +110,7 @@ def test_counters_of_a_class_never_fall_and_count_each_thing_once(steps: list[tu
         assert found.restarts == counters.host_restarts["n1"] == sum(life.lives for life in lives.values())
 
 
-def test_counts_of_a_unit_stay_without_reports_and_after_its_removal() -> None:
+def test_the_counter_of_a_class_keeps_counts_of_units_that_are_silent_or_removed() -> None:
     counters, first, second = ClassCounters(), Life("gold#0"), Life("gold#1")
     first.work(5, saved=True)
     second.work(3, saved=True)

@@ -37,7 +37,7 @@ def train_of(some: list[Row], arrival: float, kept: float) -> Train:
 
 
 @given(scripts, st.sampled_from([1, 32]), st.sampled_from([0, 4]), st.integers(-4, 2))
-def test_stored_tuples_are_found_with_all_their_values_until_forgotten(
+def test_a_probe_finds_all_matching_stored_tuples_with_their_values(
     script: list[Step], room: int, scanned_max: int, low: int
 ) -> None:
     stored, high = StoredTuples(SCHEMA, 0, room, scanned_max), low + 3
@@ -77,7 +77,7 @@ def pairs_of(
     )
 
 
-def test_tuples_in_time_order_are_forgotten_as_soon_as_the_floor_passes() -> None:
+def test_stored_tuples_in_time_order_are_dropped_once_they_are_too_old_to_match() -> None:
     stored = StoredTuples(SCHEMA, 0)
     for start in range(0, 100_000, 500):
         some: list[Row] = [(ts, 0, None, None) for ts in range(start, start + 500)]
@@ -86,7 +86,7 @@ def test_tuples_in_time_order_are_forgotten_as_soon_as_the_floor_passes() -> Non
         assert len(stored) == 500
 
 
-def test_a_tuple_from_the_far_future_does_not_keep_older_tuples() -> None:
+def test_old_stored_tuples_are_dropped_although_one_tuple_is_from_the_far_future() -> None:
     stored = StoredTuples(SCHEMA, 0)
     stored.add(train_of([(10**15, 0, None, None)], 0.0, 1.0), np.zeros(1, np.intp))
     for start in range(0, 100_000, 500):

@@ -43,7 +43,7 @@ def printed(width: int, heads: list[str], left: int, prose: int | None, rows: li
 
 
 @given(drawn_tables(), st.integers(40, 200))
-def test_no_number_or_name_is_broken_and_no_line_is_too_wide(
+def test_a_table_fits_the_terminal_without_breaking_numbers_or_names(
     table: tuple[list[str], int, int | None, list[list[str]]], width: int
 ) -> None:
     heads, _, prose, rows = table

@@ -48,7 +48,7 @@ def decided(one: TuningCore, events: Sequence[Compared]) -> list[TuningDecision]
 
 
 @given(comparisons, st.integers(1, 5), st.sampled_from([0.05, 0.1, 0.5]))
-def test_a_switch_needs_a_policy_that_was_better_by_the_gain_in_every_recent_comparison(
+def test_a_class_switches_only_to_a_policy_clearly_better_in_every_recent_comparison(
     events: list[Compared], steady: int, gain: float
 ) -> None:
     decisions = decided(core(gain, steady), events)
@@ -66,7 +66,7 @@ def test_a_switch_needs_a_policy_that_was_better_by_the_gain_in_every_recent_com
     st.lists(st.fixed_dictionaries({name: st.floats(0.5, 100) for name in POLICIES}), max_size=60),
     st.integers(1, 4),
 )
-def test_a_switch_needs_a_policy_that_was_better_on_average_over_past_comparisons(
+def test_a_class_switches_only_to_a_policy_clearly_better_on_average_over_past_comparisons(
     given_forecasts: list[dict[str, float]], steady: int
 ) -> None:
     decisions = decided(core(steady=steady), [Compared(None, one) for one in given_forecasts])
@@ -139,7 +139,9 @@ def test_a_disappointing_policy_is_left_and_not_tried_again_for_a_while(worse: f
 
 
 @given(st.integers(1, 4))
-def test_a_switch_that_could_not_be_made_is_undone_and_not_tried_again_for_a_while(steady: int) -> None:
+def test_after_an_impossible_switch_the_old_policy_stays_and_the_new_is_not_tried_for_a_while(
+    steady: int,
+) -> None:
     one, forecast, tries = (
         core(steady=steady),
         {"hr": 10.0, "fcfs": 2.0, "chain": 1.0, "lsf": 8.0},
@@ -161,7 +163,7 @@ def test_a_switch_that_could_not_be_made_is_undone_and_not_tried_again_for_a_whi
     assert one.policy == "lsf"
 
 
-def test_reports_from_before_a_switch_that_it_is_impossible_do_not_undo_the_switch() -> None:
+def test_a_switch_is_not_undone_by_a_report_in_which_the_old_policy_is_impossible_too() -> None:
     one = core(steady=1)
     one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 2.0}), 0.0)
     one.handle(Compared(2.0, {"hr": 10.0, "fcfs": 2.0}, ("hr", "fcfs")), 1.0)
@@ -197,7 +199,7 @@ def test_after_a_switch_no_other_switch_is_considered_for_a_while() -> None:
     ]
 
 
-def test_old_records_without_the_field_for_impossible_switches_are_readable() -> None:
+def test_recorded_comparisons_of_policies_without_the_list_of_impossible_ones_are_readable() -> None:
     recorded = ["Compared", 2.0, [["hr", 1.0]]]
     assert KINDS["tuning"].event.decode(recorded) == Compared(2.0, {"hr": 1.0})
 

@@ -35,7 +35,9 @@ def test_the_work_estimate_follows_a_large_change_at_once_and_a_small_change_gra
 
 
 @given(works, works)
-def test_other_streams_and_earlier_queries_do_not_affect_the_estimate(first: float, then: float) -> None:
+def test_the_work_estimate_of_a_stream_ignores_other_streams_and_is_reset_with_the_queries(
+    first: float, then: float
+) -> None:
     steady = SteadyWork()
     steady.observe("s", first)
     assert steady.observe("t", then) == then

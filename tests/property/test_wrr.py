@@ -236,7 +236,7 @@ events = st.composite(draw_event)
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data(), weights, hosts, st.integers(1, 4))
-def test_grants_equal_those_of_a_walk_round_by_round(
+def test_grants_of_turns_equal_those_of_a_slow_oracle_that_walks_round_by_round(
     data: st.DataObject, drawn: dict[str, int], shared: dict[str, str], lanes: int
 ) -> None:
     node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)

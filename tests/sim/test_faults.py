@@ -249,7 +249,7 @@ def test_invariants_hold_during_faults_and_classes_recover_afterwards(seed: int)
     late = [at_s for at_s in answers if at_s > END_S - 4]
     for place, (name, series) in enumerate(run.series.classes.items()):
         assert min(series.queued[-20:]) == 0
-        # With the headroom step of the short paper, headroom may fall so low that recovery takes minutes.
+        # With any step of headroom other than `size`, headroom may fall so low that recovery takes minutes.
         if settings.load.step == "size":
             assert set(series.drop[-20:]) == {0}
             assert answers[late[0]][place] < answers[late[-1]][place]

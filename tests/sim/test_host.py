@@ -77,7 +77,7 @@ def test_a_host_without_input_does_not_start() -> None:
     )
 
 
-def test_a_call_takes_the_whole_queue_and_costs_per_tuple() -> None:
+def test_an_operator_call_processes_the_whole_queue_and_takes_time_for_each_tuple() -> None:
     host = host_of(0.0, 0.0, 0.0, networks=TWO_STEPS)
     assert costs(host, 0.0) == pytest.approx([0.003, 0.03, 0.06])
     assert host.door.ledger() == ledger(offered=3, delivered=3)
@@ -90,7 +90,7 @@ def test_a_train_has_at_most_the_maximum_length_and_the_rest_waits() -> None:
     assert costs(host, 0.0) == pytest.approx([0.002, 0.02, 0.002, 0.02, 0.001, 0.01])
 
 
-def test_a_call_has_a_fixed_cost_whatever_the_train() -> None:
+def test_a_call_has_a_fixed_cost_in_addition_to_the_cost_per_tuple() -> None:
     host = host_of(0.0, 0.0, 0.0, costs={"call_us": 500, "source_tuple_us": 1000})
     assert costs(host, 0.0) == pytest.approx([0.0035, 0.0305])
 
@@ -245,7 +245,7 @@ def test_victim_random_sheds_each_arrival_independently() -> None:
 
 
 @pytest.mark.parametrize("keys", [1, 50])
-def test_victim_fair_keeps_the_keep_fraction_once_the_keys_are_known(keys: int) -> None:
+def test_victim_fair_keeps_the_kept_fraction_of_a_stream_with_one_or_many_keys(keys: int) -> None:
     host = host_of(*(number / 1000 for number in range(8000)), victim="fair", keys=keys)
     host.door.set_keep(0.4)
     for second in range(1, 9):
@@ -268,7 +268,7 @@ class Witness(Shedder):
 
 
 @pytest.mark.parametrize("keys", [1, 2, 5])
-def test_a_stream_has_its_declared_number_of_keys_with_skew(keys: int) -> None:
+def test_the_simulated_keys_of_a_stream_have_the_declared_number_and_skewed_frequencies(keys: int) -> None:
     host = host_of(*range(8000), victim="fair", keys=keys, seconds=9000)
     witness = host.door.entries[0].shedder = Witness()
     host.door.ingest(8000.0)
@@ -293,12 +293,12 @@ def test_a_cycle_reports_offered_tuples_their_cost_and_response_time() -> None:
     assert (entry.work_s, cycle.queued_work_s, output.mean_s) == pytest.approx((0.011, 0.011, 0.011))
 
 
-def test_a_testbed_tuple_costs_the_work_of_all_queries() -> None:
+def test_the_reported_cost_of_a_tuple_is_the_sum_over_all_queries_that_read_it() -> None:
     (entry,) = three_queries(0.0, tuple_us=1000).end_cycle(1.0, 1.0).inputs
     assert entry.work_s == pytest.approx(3 * 3 * 1e-3)
 
 
-def test_a_cycle_does_not_count_results_of_the_cycle_before() -> None:
+def test_a_load_cycle_does_not_count_results_of_the_previous_cycle() -> None:
     host = host_of(0.0)
     costs(host, 0.0)
     assert [one.results for one in host.end_cycle(1.0, 1.0).outputs] == [1]
@@ -333,7 +333,7 @@ def test_a_dead_host_does_not_start_but_accepts_input() -> None:
     assert host.end_cycle(3.0, 1.0).inputs[0].waiting_s == 3.0
 
 
-def test_retained_input_is_processed_once_after_the_return() -> None:
+def test_after_a_host_returns_its_retained_input_is_processed_once() -> None:
     host = host_of(0.0, 0.0, train_max=1)
     host.door.ingest(0.0)
     host.start(0.0)
@@ -348,7 +348,7 @@ def test_retained_input_is_processed_once_after_the_return() -> None:
     assert (host.door.ledger(), host.answers.responses.count) == (ledger(offered=2, delivered=2), 2)
 
 
-def test_input_that_is_not_retained_fails_wherever_it_was() -> None:
+def test_when_a_host_dies_queued_and_half_processed_input_fails_unless_retained() -> None:
     host = host_of(*[0.0] * 5, train_max=2)
     host.door.ingest(0.0)
     for now, cost in ((0.0, 0.002), (0.002, 0.02), (0.022, 0.002)):
@@ -361,7 +361,7 @@ def test_input_that_is_not_retained_fails_wherever_it_was() -> None:
     assert (host.start(1.0), host.is_empty(), host.answers.responses.count) == (-1.0, True, 2)
 
 
-def test_a_train_inside_a_source_call_fails_once() -> None:
+def test_tuples_in_a_source_call_count_once_as_failed_when_the_host_dies() -> None:
     host = host_of(*[0.0] * 3, train_max=2)
     host.door.ingest(0.0)
     host.start(0.0)
@@ -369,7 +369,7 @@ def test_a_train_inside_a_source_call_fails_once() -> None:
     assert (host.door.ledger(), host.door.closes()) == (ledger(offered=3, failed=3), True)
 
 
-def test_a_tuple_queued_for_several_testbed_queries_fails_once() -> None:
+def test_a_tuple_queued_for_several_queries_counts_once_as_failed_when_the_host_dies() -> None:
     host = three_queries(*[0.0] * 6, tuple_us=1000)
     host.door.ingest(0.0)
     host.start(0.0)
@@ -395,7 +395,7 @@ def test_a_join_finds_every_pair_once_if_its_host_dies_midway(dies_in_call: int)
     assert (host.start(1.0), host.answers.responses.count) == (-1.0, 9)
 
 
-def test_a_clock_jump_changes_only_the_stamps_of_later_arrivals() -> None:
+def test_a_clock_jump_changes_only_the_arrival_times_of_later_tuples() -> None:
     host = host_of(0.0, 1.0, networks=FREE, costs={})
     host.door.ingest(0.0)
     host.clock.offset_s = 10.0

@@ -91,7 +91,7 @@ def test_queries_unanswered_at_the_end_of_a_run_are_not_counted_as_answers() -> 
 
 @pytest.mark.parametrize("rate", PRESETS)
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_presets_give_the_figures_of_the_papers_command(name: str, rate: int) -> None:
+def test_presets_of_periodic_queries_give_the_figures_of_bench_papers(name: str, rate: int) -> None:
     preset = periodic_preset(PRESETS[rate])
     assert preset.drawn is not None
     few = preset.model_copy(
@@ -106,7 +106,7 @@ def test_presets_give_the_figures_of_the_papers_command(name: str, rate: int) ->
 
 
 @pytest.mark.parametrize("run", [1, 2])
-def test_the_preset_of_orders_has_the_queries_of_the_papers_command(run: int) -> None:
+def test_the_preset_sharaf_tardiness_has_the_queries_of_bench_papers(run: int) -> None:
     preset = periodic_preset("sharaf-tardiness")
     workload = workload_of(preset, run)
     assert workload == aggregate_queries(1.1, run)
@@ -130,6 +130,6 @@ def test_the_cost_of_an_answer_follows_the_number_of_distinct_values_in_its_wind
     assert costs.interval == pytest.approx(5e-6 * 1e6 * (1 - exp(-0.0015)))
 
 
-def test_runs_are_repeatable() -> None:
+def test_a_run_of_periodic_queries_repeated_gives_the_same_results() -> None:
     ones = [run_periodic(packet_queries(5, 3000, 1), periodic_of("hybrid"), 30.0) for _ in range(2)]
     assert ones[0] == ones[1]

@@ -104,7 +104,7 @@ def test_a_new_class_makes_the_lowest_class_lose_data_and_the_highest_none() -> 
     }
 
 
-def test_a_class_that_needs_spare_capacity_meets_its_target_now_but_not_at_worst() -> None:
+def test_a_class_above_its_share_meets_its_target_only_while_others_leave_capacity() -> None:
     new = load("new", 1, 300, 0.3, max_drop=0.1)
     found = plan(Situation(1, LiveSettings(), (load("large", 9, 300, 0.1),), (new,)))
     planned = by_name(found)["new"]
@@ -116,7 +116,7 @@ def test_a_class_that_needs_spare_capacity_meets_its_target_now_but_not_at_worst
     assert found.warnings[0].startswith("class new would miss its delay target of 300 ms")
 
 
-def test_a_class_that_asks_for_less_than_its_share_meets_its_target_at_worst() -> None:
+def test_a_class_below_its_share_meets_its_target_even_in_the_worst_case() -> None:
     new = load("new", 3, 300, 0.15, max_drop=0.0)
     found = plan(Situation(1, LiveSettings(), (load("large", 7, 300, 0.1),), (new,)))
     assert found.holds, found.warnings

@@ -48,7 +48,7 @@ def now(found: RunningClass) -> ClassNow:
 
 
 @pytest.mark.parametrize("plan", [USUAL, AFTER])
-def test_selective_conditions_are_forecast_to_be_better_before_a_join_of_many_pairs(
+def test_if_a_join_has_many_pairs_the_forecast_is_better_with_selective_conditions_before_it(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(SELECTIVE, plan, 400, 80)), HR, alone)
@@ -56,7 +56,7 @@ def test_selective_conditions_are_forecast_to_be_better_before_a_join_of_many_pa
 
 
 @pytest.mark.parametrize("plan", [USUAL, AFTER])
-def test_conditions_that_all_tuples_pass_are_forecast_to_be_better_after_the_join(
+def test_if_all_tuples_pass_a_condition_the_forecast_is_better_with_the_condition_after_the_join(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(DEAR, plan, 20, 100_000)), HR, alone)
@@ -64,15 +64,15 @@ def test_conditions_that_all_tuples_pass_are_forecast_to_be_better_after_the_joi
 
 
 @pytest.mark.parametrize("plan", [USUAL, APART])
-def test_queries_without_shared_operators_are_forecast_to_take_longer(
+def test_an_unshared_plan_is_forecast_to_respond_later_than_a_shared_plan(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(WINDOWS, plan, 200, 50)), HR, alone)
     assert found["hr"] < 0.6 * found["hr, unshared"], found
 
 
-def test_an_answer_of_shared_operators_counts_once_for_each_query_in_forecasts() -> None:
-    """Compare the plans' last operators: a shared answer counts once per query, so the mean over all answers does not depend on plans."""
+def test_a_forecast_counts_an_answer_of_a_shared_operator_once_for_each_query() -> None:
+    """A shared plan has one last operator per query, as an unshared plan has, so both plans forecast the same number of answers."""
     shared, apart = now(running(WINDOWS, USUAL, 100, 5)), now(running(WINDOWS, APART, 100, 5))
     ends = [[one for one in found.operators if not one.feeds] for found in (shared, apart)]
     assert [len(one) for one in ends] == [len(WINDOWS)] * 2
@@ -82,11 +82,11 @@ def test_an_answer_of_shared_operators_counts_once_for_each_query_in_forecasts()
     assert (plan, sum(not one.feeds for one in operators)) == (APART, len(WINDOWS))
 
 
-def test_every_policy_is_forecast_for_the_current_plan_and_only_two_for_another_plan() -> None:
+def test_all_policies_are_forecast_with_the_current_plan_but_only_two_with_another_plan() -> None:
     found = replace(now(running(DEAR, USUAL, 20, 100_000)), before=Choice(policy_of("rr"), AFTER))
     by_choice = forecasts(found, [*HR, policy_of("fcfs"), policy_of("rr")], alone)
     assert {one for one in by_choice if choice_of(one).plan == USUAL} == {"hr", "fcfs", "rr"}
-    # No operators are shared here, so no unshared plan is forecast.
+    # The queries of this class share no operators, so no unshared plan is forecast.
     assert {one for one in by_choice if choice_of(one).plan != USUAL} - {"fcfs, joins first"} == {
         "hr, joins first",
         "rr, joins first",
@@ -105,7 +105,7 @@ def test_every_policy_is_forecast_for_the_current_plan_and_only_two_for_another_
         {"slow": NEAR.replace("1 SECOND", "300 SECONDS") + " WHERE r.temp < 0.5"},
     ],
 )
-def test_a_plan_without_effect_or_with_a_slow_exchange_is_not_forecast(
+def test_no_forecast_is_made_for_a_plan_that_changes_nothing_or_takes_too_long_to_exchange(
     queries: dict[str, str],
 ) -> None:
     found = now(running(queries, USUAL, 20, 5))
@@ -143,7 +143,7 @@ MANY = {
 @pytest.mark.parametrize(
     ("plan", "other"), [(USUAL, AFTER), (AFTER, USUAL), (AFTER_APART, USUAL), (USUAL, APART), (APART, USUAL)]
 )
-def test_paired_operators_get_the_same_input_and_unpaired_ones_are_moved_conditions(
+def test_operators_paired_between_two_plans_get_the_same_input(
     plan: PlanSettings, other: PlanSettings
 ) -> None:
     one, real = (RunningClass(MANY, 20, 5, plan=each) for each in (plan, other))
@@ -170,7 +170,7 @@ def test_paired_operators_get_the_same_input_and_unpaired_ones_are_moved_conditi
         assert set(moved) == {"join.left", "join.right", "lookup", "last"}
 
 
-def test_a_class_switches_to_the_better_plan_once_and_answers_as_if_undisturbed() -> None:
+def test_a_class_switches_once_to_the_better_plan_without_a_change_of_its_answers() -> None:
     """Run the class, and carry out the decisions in place of the tuner and the coordinator."""
     policy = {"kind": "auto", "steady": 2}
     one, undisturbed = (RunningClass(SELECTIVE, 100, 20, plan=AFTER, policy=policy) for _ in "12")

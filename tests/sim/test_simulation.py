@@ -72,10 +72,10 @@ def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str,
 
 
 @pytest.mark.parametrize(("policy", "response", "slowdown"), [("hr", 12.25, 3.875), ("hnr", 13.0, 2.9)])
-def test_three_tuples_wait_for_two_queries_as_in_the_thesis(
+def test_mean_response_and_slowdown_of_two_queries_are_those_of_the_thesis(
     policy: str, response: float, slowdown: float
 ) -> None:
-    # One tuple becomes three tuples inside each query, so these three have the same waiting times for both queries.
+    # Inside each query, one arriving tuple becomes three tuples, which have waited equally long.
     network = queries(Q1=[lookup(3, 0), project(5)], Q2=[lookup(3, 0), select(0.33, 2)])
     found = example_1(policy, network, [0])
     assert found == pytest.approx({"mean response": response, "mean slowdown": slowdown}, abs=1e-5)
@@ -128,7 +128,7 @@ def test_the_slowdown_of_a_pair_excludes_the_wait_for_its_partner() -> None:
 
 
 def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None:
-    # The expected figures follow the formulas of ALGORITHMS §1.
+    # The expected figures follow Sharaf's formulas for the priority of a join.
     model = SharafNetwork(kind="sharaf", queries=1, joins=True, selectivity_min=0.3, selectivity_max=0.3)
     plan = build_plan(model, Costs(), random.Random(1))
     rates = {"left": 4.0, "right": 2.0}
@@ -334,7 +334,7 @@ def test_an_overloaded_class_meets_its_target_with_every_victim_rule(victim: str
     assert result(run)["ledger_closed"]
 
 
-def test_shedding_the_oldest_answers_sooner_than_shedding_the_newest() -> None:
+def test_answers_come_sooner_if_the_oldest_tuples_are_shed_than_if_the_newest_are() -> None:
     means = []
     for victim in ("oldest", "newest"):
         class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
@@ -375,7 +375,7 @@ def test_a_dead_host_gives_no_answer_until_it_returns_and_then_answers_all_its_i
     assert one["response_ms"]["max"] == pytest.approx(3500, abs=20)
 
 
-def test_input_that_is_not_retained_fails_when_its_host_dies() -> None:
+def test_a_tuple_that_is_not_retained_counts_as_failed_when_its_host_dies() -> None:
     class_ = tenant("c", {"s": at(0, 0, 0, 1.5)})
     settings = scenario(
         class_,
@@ -389,7 +389,7 @@ def test_input_that_is_not_retained_fails_when_its_host_dies() -> None:
     assert one["response_ms"]["max"] == pytest.approx(2250 + 1000 - 1500)
 
 
-def test_a_host_that_dies_again_while_down_returns_after_the_later_end() -> None:
+def test_after_two_overlapping_faults_a_host_returns_when_the_later_fault_ends() -> None:
     long, short = (
         {"kind": "host_dies", "name": "c", "at_s": 2, "down_s": 4},
         {"kind": "host_dies", "name": "c", "at_s": 3, "down_s": 1},
@@ -423,7 +423,7 @@ def test_tuples_that_arrived_before_a_clock_jump_keep_their_arrival_times() -> N
     # No load cycle ends between the second arrival and the jump.
     jump = {"kind": "clock_jumps", "at_s": 0.28, "by_s": 5}
     run = ran(scenario(class_, networks={"n": queries(slow=[project(1000)])}, faults=[jump], train_max=1))
-    # The answers come at 1 and 2 s, which the clock now calls 6 and 7 s.
+    # The answers leave 1 and 2 s after the start of the run. The clock, which jumped by 5 s, then shows 6 and 7 s.
     assert only_class(run)["response_ms"]["max"] == pytest.approx(7000 - 250)
 
 
@@ -476,8 +476,8 @@ def test_lanes_give_turns_by_the_current_shares() -> None:
     for manager in ("per-class", "dilos"):
         hosts = ran(scenario(*classes, networks=ONE_MS, train_max=4), manager).hosts
         ratios.append(hosts["b"].processed_s / hosts["c"].processed_s)
-    # Without lending, b and c divide the capacity that a leaves unused 3 : 1. With lending, b comes first:
-    # about 0.85 : 0.1 after a seventh of the run.
+    # Without lending, b and c divide the capacity that class a does not use in the ratio 3 : 1.
+    # With lending, class b gets about 0.85 and class c about 0.1 of the lane after a seventh of the run.
     assert ratios[0] == pytest.approx(3, rel=0.02)
     assert 5 < ratios[1] < 8.5
 
@@ -657,9 +657,10 @@ def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
     assert 5 * POINTS_MAX - recorded[-1] <= 8
 
 
-def test_under_overload_a_class_with_a_small_max_drop_drops_old_tuples_or_holds_its_source_back() -> None:
-    """Offer 1.5 times the capacity, with and without a maximum age. Without either measure, the queue would
-    grow without limit.
+def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops_old_tuples() -> None:
+    """Offer 1.5 times the capacity. With a maximum age, the class drops old tuples; without, it holds its source back.
+
+    If the class did neither, its queue would grow without limit.
     """
     clicks = tenant("a", {"s": constant(1500)}, max_drop=0.05, delay_target_ms=200)
     found, waiting = {}, {}

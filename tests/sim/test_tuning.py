@@ -92,7 +92,7 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
     ("seed", "call_us", "objective"),
     [(0, 300.0, "response"), (2, 300.0, "slowdown"), (1, 0.0, "response"), (2, 300.0, "memory")],
 )
-def test_a_self_tuning_class_ends_within_a_tenth_of_the_best_policy(
+def test_a_self_tuning_class_reaches_its_objective_to_within_a_tenth_of_the_best_policy(
     seed: int, call_us: float, objective: Objective
 ) -> None:
     scenario = workload(seed, call_us, seconds=100.0)
@@ -104,7 +104,7 @@ def test_a_self_tuning_class_ends_within_a_tenth_of_the_best_policy(
 
 
 @pytest.mark.slow
-def test_a_class_leaves_a_policy_that_makes_calls_too_short() -> None:
+def test_if_calls_are_expensive_a_self_tuning_class_switches_to_a_policy_with_longer_trains() -> None:
     # A call costs far more than a tuple, so policies under which long trains gather are better.
     scenario = workload(0, 300.0, seconds=16.0)
     _, run = outcome(scenario, "response", Automatic(every_s=EVERY_S))
@@ -136,9 +136,9 @@ def test_a_class_tuned_for_tardiness_is_measured_by_the_lateness_of_its_windows(
 
 
 @pytest.mark.slow
-def test_windows_that_rarely_close_can_be_forecast() -> None:
+def test_tardiness_is_forecast_for_a_window_that_closes_once_in_1500_tuples() -> None:
     # A window closes every 1,500 tuples.
-    # Between two of these moments, an average over a hundred tuples estimates that no window ever closes.
+    # Averages over a hundred tuples are taken between two window ends, so they estimate that no window ever closes.
     window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}
     one = tenant("c", {"s": constant(1500)}, policy={"kind": "auto", "every_s": 1.9}, objective="tardiness")
     run = ran(scenario(one, networks={"n": queries(window=[window])}, seconds=2), "none")

@@ -19,7 +19,7 @@ def answered(network: Data, *times_s: float, **settings: Any) -> tuple[Simulatio
     return run, found
 
 
-def test_utility_follows_the_graph_of_the_class_and_late_answers_are_missed() -> None:
+def test_utility_is_read_from_the_graph_of_the_class_and_answers_after_the_deadline_are_missed() -> None:
     # The response times are 100, 200 and 300 ms, with utilities 1, 3/4 and 1/4.
     _, found = answered(queries(q=[project(100)]), 0, 0, 0, utility=FALLS)
     assert found["utility"] == pytest.approx(
@@ -35,7 +35,7 @@ def test_without_a_graph_utility_is_zero_from_twice_the_target() -> None:
     )
 
 
-def test_a_query_may_have_its_own_graph() -> None:
+def test_the_utility_of_a_query_follows_its_own_graph_if_it_has_one() -> None:
     network = queries(one=[project(100)], other=[project(100)])
     network["queries"][1]["utility"] = LATER
     _, found = answered(network, 0, 0, utility=FALLS, policy={"kind": "rr"})
@@ -48,7 +48,7 @@ def test_a_query_may_have_its_own_graph() -> None:
 def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
     network = queries(one=[project(100)], other=[project(50), project(50)])
     run, found = answered(network, 0, policy={"kind": "hr"}, delay_target_ms=150)
-    # Once query `other` has started, its last operator answers soonest; but the operator of `one` has the lower number.
+    # Both queries need 100 ms for an answer. Query `one` runs first, because its operator has the lower number.
     assert [one.pop("tardiness") for one in found["queries"].values()] == [None, None]
     assert found["queries"] == {
         name: pytest.approx(
@@ -67,7 +67,7 @@ def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
     }
 
 
-def test_operators_without_a_query_name_each_use_their_own_graph() -> None:
+def test_each_operator_that_answers_has_the_utility_of_its_own_graph() -> None:
     boxes = [
         {"name": name, "stream": "s", "tuple_us": 100_000, "utility": graph}
         for name, graph in (("one", FALLS), ("other", LATER), ("other", FALLS))
@@ -88,7 +88,7 @@ def test_tardiness_is_reported_only_for_queries_with_windows() -> None:
     assert found["queries"]["plain"]["tardiness"] is None
 
 
-def test_a_window_that_is_no_multiple_of_its_slide_is_tardy_one_pane_after_its_end() -> None:
+def test_answers_are_tardy_one_pane_after_the_end_of_a_window_that_is_no_multiple_of_its_slide() -> None:
     # A range of 0.25 s and a slide of 0.1 s make panes of 0.05 s.
     window = aggregate(0.1, groups=1, ms=75) | {"range_s": 0.25}
     _, found = answered(queries(window=[window]), 0.05, 0.15)

@@ -213,7 +213,7 @@ def test_an_empty_batch_is_no_error(node: Node, files: Files) -> None:
     assert node.ids("s") == []
 
 
-def test_driver_and_executor_paths_are_different_producers(node: Node, files: Files) -> None:
+def test_rows_sent_by_the_driver_and_by_executors_have_different_producers(node: Node, files: Files) -> None:
     files.add(range(10))
     files.run(executors(node))
     files.checkpoint = files.checkpoint.with_name("another")
@@ -239,7 +239,7 @@ def test_query_publishes_each_row_once_to_several_streams(node: Node, files: Fil
     assert sorted(node.ids("s")) == list(range(25, 30))
 
 
-def test_stream_gets_only_its_named_columns(node: Node, files: Files) -> None:
+def test_each_stream_of_a_split_query_gets_only_the_columns_named_for_it(node: Node, files: Files) -> None:
     node.streams.declare('CREATE STREAM narrow ("odd name" DOUBLE)')
     files.add(range(6))
     rows = files.rows().withColumnRenamed("x", "odd name")
@@ -447,7 +447,7 @@ def test_forgotten_rows_are_an_error_unless_data_loss_is_allowed(
         results(spark, node, startingOffsets="3").count()
 
 
-def test_unit_with_restarted_row_numbers_is_an_error_unless_data_loss_is_allowed(
+def test_reading_fails_if_row_numbers_of_a_unit_restart_unless_data_loss_is_allowed(
     node: Node, spark: SparkSession, tmp_path: Path
 ) -> None:
     Answers(node, "gold").add(range(30))

@@ -23,7 +23,7 @@ def fenced(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_examples_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_python_examples_of_docs_spark_run(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     given = [{"ts": "2026-01-01T00:00:01Z", "sensor": number, "temp": 25.0 + number} for number in range(10)]
     (tmp_path / "in" / "0.json").write_text("\n".join(map(json.dumps, given)), encoding="utf-8")

@@ -117,7 +117,7 @@ def test_restarted_query_reads_the_rows_that_became_due_meanwhile(
     assert keys == expected(len(keys))
 
 
-def test_split_stream_can_be_counted_with_a_watermark(
+def test_rows_that_the_feeder_splits_can_be_counted_per_stream_with_a_watermark(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     rows = feed(spark, path, rate="1000000", loop="false", split="hot: temp > 30; rest: temp > 10")

@@ -82,7 +82,7 @@ def lines_served(lines: list[str]) -> Iterator[int]:
                 connection, _ = server.accept()
                 with connection:
                     connection.sendall("".join(f"{line}\n" for line in lines).encode())
-                    connection.recv(1)  # This call returns when the client has disconnected.
+                    connection.recv(1)  # `recv` returns when the client has disconnected.
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -141,7 +141,9 @@ def jvm_of(ingest: IngestProcess) -> int:
 # -- sources of all kinds ------------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_source_arrives_completely(gateway: RealGateway, folder: Path, tmp_path: Path) -> None:
+def test_every_row_of_every_kind_of_spark_source_arrives(
+    gateway: RealGateway, folder: Path, tmp_path: Path
+) -> None:
     for name in ("parquet", "csv", "json"):
         (tmp_path / name).mkdir()
     pyarrow.parquet.write_table(table(range(10)), tmp_path / "parquet" / "a.parquet")
@@ -393,7 +395,7 @@ def test_no_process_is_left_when_the_command_is_killed_while_spark_starts(
 
 @pytest.mark.live
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-def test_weir_up_starts_all_processes_and_leaves_none(how: signal.Signals, tmp_path: Path) -> None:
+def test_weir_up_with_a_feed_ends_all_its_processes_on_a_signal(how: signal.Signals, tmp_path: Path) -> None:
     ticks = {
         "columns": {"ts": "timestamp", "id": "int64"},
         "time": "ts",

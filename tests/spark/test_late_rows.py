@@ -48,7 +48,7 @@ def has_all(gateway: RealGateway, name: str) -> bool:
     return len(gateway.rows(name)) == FILES * ROWS
 
 
-def test_micro_batch_of_many_files_is_in_event_time_order_and_the_feed_caught_up(
+def test_rows_of_many_files_in_a_micro_batch_arrive_in_event_time_order(
     tmp_path: Path,
 ) -> None:
     write_files(tmp_path / "in")

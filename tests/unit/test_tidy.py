@@ -319,7 +319,7 @@ def product_paths() -> list[str]:
     return [module.path for module in modules() if module.package not in {"bench"}]
 
 
-def test_no_folder_is_crowded() -> None:
+def test_no_product_folder_has_more_than_20_modules() -> None:
     report(crowded(product_paths()))
     assert crowded([f"engine/a{number}.py" for number in range(MODULES_MAX + 1)]) == ["engine: 21 modules"]
 
@@ -454,7 +454,7 @@ def test_the_pure_ring_decides_from_its_arguments_alone() -> None:
         "__import__('time')",
     ],
 )
-def test_an_impurity_is_found(source: str) -> None:
+def test_an_import_or_call_that_the_pure_ring_may_not_contain_is_found(source: str) -> None:
     assert impurities(module_from("scheduler/turns/round_robin.py", source))
 
 

@@ -59,8 +59,6 @@ class Expressions:
         self._known: dict[int, Expression] = {}
         self._repeated = 0
 
-    # -- methods for other modules -------------------------------------------------------------------
-
     def value(self, node: exp.Expr) -> Expression:
         """Return an expression for a value; a bare NULL becomes an int32, as in DuckDB."""
         return typed(self.read(node), None)
@@ -75,8 +73,6 @@ class Expressions:
                 hint=hint,
             )
         return condition
-
-    # -- reading each kind of expression -------------------------------------------------------------
 
     def read(self, node: exp.Expr) -> Expression:
         """Return the plan expression for a node of the parsed tree; each node is read only once."""
@@ -304,8 +300,6 @@ class Expressions:
         """Raise the error for an aggregate in a clause that cannot contain aggregates."""
         hint = "filter groups with HAVING" if self.where == "WHERE" else "use aggregates in SELECT or HAVING"
         raise self.text.error(node, f"{self.where} cannot contain aggregates", f"{node.name.lower()}", hint)
-
-    # -- calls of functions --------------------------------------------------------------------------
 
     def function(self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr]) -> Expression:
         return self.applied(node, name, nodes, [self.read(argument) for argument in nodes])

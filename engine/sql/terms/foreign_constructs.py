@@ -69,7 +69,6 @@ CONSTRUCTS = (
     OVER,
     NEIGHBOURS,
     RANKS,
-    # -- windows ---------------------------------------------------------------------------------------
     Construct(
         "session windows are not supported yet",
         "use a window of fixed length: `SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY k`",
@@ -111,7 +110,6 @@ CONSTRUCTS = (
         "leave TABLESAMPLE out: under overload Weir drops rows itself and reports the fraction that it kept as _kept",
         phrases="TABLESAMPLE",
     ),
-    # -- FROM ------------------------------------------------------------------------------------------
     Construct(
         "LATERAL is not supported yet",
         "join the two with a bound on time: `SELECT a.k, b.x FROM s a JOIN r b ON a.k = b.k "
@@ -168,7 +166,6 @@ CONSTRUCTS = (
         nodes=(exp.GroupingSets, exp.Rollup, exp.Cube),
         functions="grouping grouping_id",
     ),
-    # -- values ----------------------------------------------------------------------------------------
     Construct(
         "JSON operators (->, ->>) and functions are not supported yet",
         "parse the JSON before you send it, and declare its fields as columns: "
@@ -273,7 +270,6 @@ CONSTRUCTS = (
         "a row whose expression fails is left out and counted; for NULL instead write `TRY_CAST(name AS int32)`",
         functions="try try_divide safe_divide",
     ),
-    # -- aggregates ------------------------------------------------------------------------------------
     Construct(
         "{name} and WITHIN GROUP are not supported",
         "write `PERCENTILE(x, 0.95)`, or `APPROX_QUANTILE(x, 0.95)` in bounded memory",
@@ -318,7 +314,6 @@ CONSTRUCTS = (
         "bit_and bit_or bit_xor checksum mad sem fsum kahan_sum favg wavg weighted_avg",
         prefixes="regr_",
     ),
-    # -- constructs that Weir supports in other positions of a query -----------------------------------
     Construct("a query inside an expression is not supported", "use a JOIN instead", nodes=(exp.Subquery,)),
     Construct("a list of values is not supported", "compare the values one by one: a.x = 1 AND a.y = 2", nodes=(exp.Tuple,)),
     Construct("* is not supported here", "use * in SELECT, for all columns, or in `COUNT(*)`", nodes=(exp.Star,)),

@@ -152,9 +152,6 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-# -- routes of all kinds of declarations except queries and the session ------------------------------------------
-
-
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
     reading, item_path = VisibleKind(service, kind), f"{path}/{{name}}"
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
@@ -191,9 +188,6 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
     ) -> Response:
         caller.must_be_admin()
         return delete_one(service, caller, Ref(kind, name), if_match, dry_run)
-
-
-# -- routes of queries -----------------------------------------------------------------------------------------
 
 
 def add_queries(routes: APIRouter, service: Service) -> None:
@@ -245,9 +239,6 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         return delete_one(service, caller, Ref("Query", query, tenant), if_match, dry_run)
 
 
-# -- routes of the Spark session -------------------------------------------------------------------------------
-
-
 def add_session(routes: APIRouter, service: Service) -> None:
     reading, path = VisibleKind(service, "Session"), "/session"
 
@@ -272,9 +263,6 @@ def add_session(routes: APIRouter, service: Service) -> None:
         """Delete the declared settings of the Spark session, so that defaults apply."""
         caller.must_be_admin()
         return delete_one(service, caller, SESSION, if_match, dry_run)
-
-
-# -- route that declares several documents ---------------------------------------------------------------------
 
 
 def add_apply(routes: APIRouter, service: Service) -> None:
@@ -330,9 +318,6 @@ def must_declare(caller: Caller, one: Document) -> None:
     if one.ref.kind != "Query":
         caller.must_be_admin()
     caller.must_see_tenant(one.ref.tenant)
-
-
-# -- functions that make responses -----------------------------------------------------------------------------
 
 
 def listed(

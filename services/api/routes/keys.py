@@ -114,8 +114,6 @@ def moment(at: float | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# -- OpenAPI descriptions of the responses ---------------------------------------------------------------------
-
 MADE = {"allOf": [ref("Key"), record({"key": STRING})]}
 LISTED = response("Keys, oldest first.", paged(ref("Key")))
 CREATED = response("The created key; its secret is shown only in this answer.", MADE, status=201)

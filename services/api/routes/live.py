@@ -201,9 +201,6 @@ def add_lending(routes: APIRouter, service: Service) -> None:
         return Lending(items=items, moves=moves, **as_of(watch, view))
 
 
-# -- functions that return states of classes -------------------------------------------------------------------
-
-
 def is_given_up(view: ClassView) -> bool:
     return view.condition.state is ClassState.GIVEN_UP
 
@@ -249,9 +246,6 @@ def answered(ask: Callable[[], Answer]) -> Answer:
 
 def as_of(watch: Watch, view: View) -> dict[str, Any]:
     return {"at": moment(view.at), "age_s": watch.age_s(view)}
-
-
-# -- functions that fill the models of responses ---------------------------------------------------------------
 
 
 def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:

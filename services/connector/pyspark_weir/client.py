@@ -94,8 +94,6 @@ class GatewayClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    # -- methods that write rows ------------------------------------------------------------------------------------
-
     def stage(
         self, options: WriteOptions, batch: Batch, partition: int, rows: Sequence[pa.RecordBatch]
     ) -> str:
@@ -137,8 +135,6 @@ class GatewayClient:
         with suppress(WeirError):
             self._act("abort", of_batch(stream, batch), min(ABORT_S, self._connection.timeout_s))
 
-    # -- methods that read rows -------------------------------------------------------------------------------------
-
     def schema(self, class_: str, query: str) -> pa.Schema:
         descriptor = flight.FlightDescriptor.for_path("query", class_, query)
         return self._try(lambda client, call: client.get_schema(descriptor, call).schema)
@@ -167,8 +163,6 @@ class GatewayClient:
     def _stream(self, request: Json) -> Iterable[flight.FlightStreamChunk]:
         ticket = flight.Ticket(as_bytes(request))
         return self._try(lambda client, call: client.do_get(ticket, call))
-
-    # -- methods that make calls, with retries ----------------------------------------------------------------------
 
     def _act(self, action: str, body: Json, timeout_s: float | None = None) -> Json:
         request = flight.Action(action, as_bytes(body))
@@ -219,9 +213,6 @@ def of_batch(stream: str, batch: Batch) -> Json:
 
 def as_bytes(body: Json) -> bytes:
     return json.dumps(body).encode()
-
-
-# -- errors of the gateway -----------------------------------------------------------------------------------------
 
 
 def refusal(error: Exception) -> WeirError:

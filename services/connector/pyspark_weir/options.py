@@ -71,9 +71,6 @@ class ReadOptions:
     fail_on_data_loss: bool = True
 
 
-# -- all options, with the functions that parse their values -------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Option:
     name: str
@@ -180,9 +177,6 @@ OPTIONS = {
         Option("failOnDataLoss", "fail_on_data_loss", true_or_false, "true or false", READS),
     )
 }
-
-
-# -- functions that parse options ----------------------------------------------------------------------------------
 
 
 def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]) -> WriteOptions:

@@ -57,7 +57,7 @@ def test_double_load_meets_every_target_with_every_seed(
         assert met(run) == [True, True, True]
         assert means(run)[0] < 5
         assert broken(run) == []
-    # Planners rely on these figures: losses of two runs differ by at most two points.
+    # Admission plans rely on runs with similar results: the losses of two runs differ by at most two percentage points.
     # The 95th percentiles of the response time vary by 3%, and those of two runs differ by at most an eighth.
     for place in (1, 2):
         lost = [losses(run)[place] for run in runs]
@@ -89,13 +89,13 @@ def test_double_load_without_load_management_misses_targets() -> None:
         ((0.5, 0.5, 0.5), (0.6, 0.3, 0.1), (0.6, 0.3, 0.2), [3, 4]),
     ],
 )
-def test_shares_that_break_a_redistribution_criterion_are_found(
+def test_each_redistribution_criterion_that_shares_break_is_found(
     usage: tuple[float, ...], shares: tuple[float, ...], after: tuple[float, ...], broken: list[int]
 ) -> None:
     assert criteria_of(accounts(usage, shares), dict(zip(NAMES, after, strict=True))) == broken
 
 
-def test_a_claim_that_no_solution_can_be_computed_is_refuted_only_by_an_exact_solution() -> None:
+def test_the_claim_that_a_problem_is_too_large_fails_only_if_an_exact_solution_is_found() -> None:
     exact, coarse = solved(1000, 1e-11, 0.8), solved(1000, 1e-3, 0.7)
     assert (exact.holds, bool(exact.why)) == (False, True)
     assert (coarse.holds, coarse.why) == (True, "")

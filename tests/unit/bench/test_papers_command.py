@@ -34,7 +34,7 @@ def test_claims_are_printed_and_a_page_is_written(papers: Terminal, tmp_path: Pa
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-def test_json_is_one_object_with_every_claim(papers: Terminal) -> None:
+def test_json_output_of_bench_papers_is_one_object_with_every_claim(papers: Terminal) -> None:
     done = papers(LEAST, "--quick", "-o", "json", "--out", "here")
     assert (done.code, done.err) == (0, "page: here/papers.html\n")
     (one,) = done.json["experiments"]
@@ -57,7 +57,7 @@ def test_experiments_are_listed_without_running(papers: Terminal, tmp_path: Path
     assert not (tmp_path / "weir-papers").exists()
 
 
-def test_an_unknown_name_is_refused_with_the_nearest(papers: Terminal) -> None:
+def test_an_unknown_experiment_is_refused_with_the_nearest_name(papers: Terminal) -> None:
     assert papers("dilos-redistributions") == refusal(
         "NAMES: there is no experiment and no paper of this name (got 'dilos-redistributions')",
         "  hint: did you mean dilos-redistribution?",
@@ -75,7 +75,7 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(
         raise KeyboardInterrupt
 
     before, others = signal.signal(signal.SIGALRM, interrupt), set(active_children())
-    # Hypothesis registers a callback with the collector, and an exception raised in a callback would be lost.
+    # Garbage collection is off, because Hypothesis lets it call a function, and a KeyboardInterrupt in this function would be lost.
     gc.disable()
     try:
         signal.setitimer(signal.ITIMER_REAL, 1.5)
@@ -89,8 +89,8 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(
 
 
 @pytest.mark.slow
-def test_worker_processes_of_the_module_find_its_functions(tmp_path: Path) -> None:
-    """Run the command as users do: within the test process, `__main__` is another module."""
+def test_bench_papers_run_as_a_module_completes_in_its_worker_processes(tmp_path: Path) -> None:
+    """Run the command in a process of its own, because the module `__main__` of the test process is not the command."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.papers", LEAST, "--quick", "--out", str(tmp_path)],
         cwd=ROOT,

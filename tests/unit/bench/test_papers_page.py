@@ -79,7 +79,7 @@ def test_claims_that_fail_are_listed_first_with_their_reasons() -> None:
     assert "It never sleeps two Claimed never, got once. No reason is known." in listed
 
 
-def test_contents_link_to_every_set_up_under_its_paper() -> None:
+def test_the_table_of_contents_links_to_each_experiment_under_its_paper() -> None:
     source = page(RESULTS, False)
     contents = source[source.index("<nav") : source.index("</nav>")]
     assert re.findall(r'<summary>([^<]+)|href="#([^"]+)"', contents) == [
@@ -90,7 +90,7 @@ def test_contents_link_to_every_set_up_under_its_paper() -> None:
     ]
 
 
-def test_a_filter_hides_only_claims_that_hold() -> None:
+def test_the_page_marks_claims_and_sections_that_hold_so_that_a_filter_can_hide_them() -> None:
     held = (
         (experiment("one"), ExperimentOutcome((HOLDS, FAILS))),
         (experiment("two", "golab"), ExperimentOutcome((NOTED,))),

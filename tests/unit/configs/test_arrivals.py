@@ -123,7 +123,7 @@ def test_a_constant_stream_is_equally_spaced() -> None:
     assert gaps(times(CONSTANT, 10)) == pytest.approx([1 / 200] * 1999, abs=1e-12)
 
 
-def test_constant_streams_of_equal_rate_begin_at_different_offsets() -> None:
+def test_constant_streams_of_equal_rate_begin_at_different_times() -> None:
     first = [times(CONSTANT, 1, seed=seed)[0] for seed in range(20)]
     assert len(set(first)) == 20
     assert 0 <= min(first) < 0.001 < 0.004 < max(first) < 0.005
@@ -148,7 +148,7 @@ def test_counts_of_a_poisson_stream_have_equal_mean_and_variance_at_every_scale(
 # -- bursts of arrivals ----------------------------------------------------------------------------------
 
 
-def test_period_lengths_have_the_given_mean_and_a_pareto_tail() -> None:
+def test_lengths_of_bursts_have_the_given_mean_and_a_pareto_tail() -> None:
     rng = random.Random(1)
     lengths = [pareto(0.5, 3.0, rng) for _ in range(50_000)]
     least = 0.5 * 2 / 3
@@ -172,7 +172,7 @@ def test_a_bursty_stream_begins_with_a_burst() -> None:
     assert times(EVEN_BURSTS, 0.1)[0] < 0.05
 
 
-def test_heavy_tailed_bursts_are_bursty_at_every_scale() -> None:
+def test_bursts_with_heavy_tailed_lengths_are_bursty_at_every_time_scale() -> None:
     arrivals = times(BURSTS, 3000)
     assert dispersion(arrivals, 0.1, 3000) > 10
     assert dispersion(arrivals, 1.0, 3000) > 50
@@ -245,9 +245,9 @@ def test_a_trace_is_cut_at_the_end_of_the_run() -> None:
     assert times(trace(0.0, 0.5, 0.5, 2.0), 2.0) == [0.0, 0.5, 0.5]
 
 
-def test_a_repeated_trace_begins_again_at_its_last_time() -> None:
+def test_a_repeated_trace_starts_again_at_the_time_of_its_last_arrival() -> None:
     assert times(trace(0.5, 2.0, repeat=True), 7) == [0.5, 2.0, 2.5, 4.0, 4.5, 6.0, 6.5]
 
 
-def test_a_scaled_trace_runs_faster() -> None:
+def test_a_trace_scaled_by_two_is_replayed_twice_as_fast() -> None:
     assert times(trace(0.5, 2.0, repeat=True), 3, scale=2) == [0.25, 1.0, 1.25, 2.0, 2.25]

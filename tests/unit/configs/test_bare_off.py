@@ -1,4 +1,4 @@
-"""A bare `off` means false in YAML; in a field that has the choice "off", it is read as that choice."""
+"""YAML reads `off` without quotes as false. A field that has the choice "off" accepts this false as "off"."""
 
 import pytest
 

@@ -64,7 +64,9 @@ def test_a_response_far_above_its_target_is_shown_as_a_multiple(ratio: float, te
         (-2.5, "-2.5"),
     ],
 )
-def test_a_measured_number_has_three_digits_or_all_integer_digits(value: float, text: str) -> None:
+def test_a_measured_number_is_shown_with_three_significant_digits_but_all_integer_digits(
+    value: float, text: str
+) -> None:
     assert figure(value) == text
 
 

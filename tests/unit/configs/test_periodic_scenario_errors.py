@@ -272,7 +272,7 @@ def test_the_total_number_of_queries_of_all_groups_is_limited() -> None:
     )
 
 
-def test_drawn_queries_without_groups_are_refused() -> None:
+def test_randomly_drawn_queries_are_refused_in_a_scenario_without_groups() -> None:
     Path("scenario.yaml").write_text(
         "extends: sharaf-tardiness\ndrawn: {per_group: 3, range_min_s: 10, range_max_s: 20}\n"
     )

@@ -482,7 +482,7 @@ def test_a_file_that_is_not_a_scenario_is_refused(text: str, message: str) -> No
     assert str(refusal(text)) == f"scenario.yaml: {message}"
 
 
-def test_a_key_may_override_a_merged_key() -> None:
+def test_a_yaml_key_overrides_the_same_key_of_a_merged_mapping() -> None:
     text = "base: &base {a: 1, b: 2}\nlist:\n  - &deep {<<: *base, a: 3}\nlast: {<<: *deep, b: 4}\n"
     assert parse_yaml(text) == {
         "base": {"a": 1, "b": 2},
@@ -561,7 +561,7 @@ def test_a_preset_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert load_scenario("dilos").name == "small"
 
 
-def test_an_error_survives_pickling() -> None:
+def test_a_scenario_error_is_unchanged_after_pickling() -> None:
     error = refusal(changed("classes[0].network", "alarm"))
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (UnknownName, str(error), vars(error))

@@ -6,7 +6,7 @@ from configs.classes.periodic_schedules import Hybrid, compared_schedules, sched
 from configs.errors import InvalidInput
 
 
-def test_compared_schedules_are_those_of_the_papers_and_of_claims() -> None:
+def test_compared_schedules_are_those_of_the_papers_and_those_named_in_claims() -> None:
     assert list(compared_schedules(Hybrid(eager=True), ["hybrid:late=late-pending", "none:order=hr"])) == [
         "none:tasks=query",
         "none",

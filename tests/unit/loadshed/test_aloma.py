@@ -68,7 +68,7 @@ def test_each_row_of_the_decision_table_gives_its_branch_headroom_and_keep(
     ("gap", "closed"), [(0.001, 1.0), (0.01, 1.0), (0.1, 0.346), (1.0, 0.067), (10.0, 0.01)]
 )
 @pytest.mark.parametrize("sign", [1, -1])
-def test_headroom_closes_a_small_gap_at_once_and_a_large_gap_slowly(
+def test_headroom_moves_to_a_near_load_at_once_and_towards_a_far_load_slowly(
     sign: int, gap: float, closed: float
 ) -> None:
     load = 2.0 + sign * 2.0 * gap
@@ -76,7 +76,9 @@ def test_headroom_closes_a_small_gap_at_once_and_a_large_gap_slowly(
 
 
 @pytest.mark.parametrize(("load", "after"), [(1.0, 1.0), (0.2, 0.2), (1.9, 1.9), (2.2, 2.069), (4.0, 2.133)])
-def test_a_signed_step_lowers_headroom_at_once_and_raises_it_as_usual(load: float, after: float) -> None:
+def test_with_step_signed_headroom_falls_to_the_load_at_once_but_rises_slowly(
+    load: float, after: float
+) -> None:
     assert stepped(2.0, load, "signed") == pytest.approx(after, abs=5e-4)
     signed = decide(Control(2.0, 0.5), load, CRITICAL_AND_RISING, ShedLimits(0.95, 4.0, "signed"))
     assert signed.headroom == pytest.approx(after if load < 2.0 else 2.0, abs=5e-4)
@@ -87,7 +89,7 @@ def test_headroom_stays_finite_when_the_load_is_extremely_high(step: Literal["si
     assert 1.0 < stepped(1.0, 1e308, step) < 2.0
 
 
-def test_drop_steps_grow_while_the_same_branch_repeats_and_then_restart() -> None:
+def test_drops_grow_in_larger_steps_while_a_decision_repeats_and_in_small_steps_after_another() -> None:
     control, parts = Control(1.0), []
     for load in [0.5] * 9 + [2.0] + [0.5]:
         before, control = control, decide(control, load, CRITICAL_AND_RISING, LIMITS)
@@ -97,7 +99,7 @@ def test_drop_steps_grow_while_the_same_branch_repeats_and_then_restart() -> Non
     assert control.streak == 1
 
 
-def test_easing_steps_grow_while_the_branch_ease_repeats() -> None:
+def test_keep_rises_in_larger_steps_while_the_branch_ease_repeats() -> None:
     control, parts = Control(0.1, 0.2), []
     for _ in range(4):
         before, control = control, decide(control, 10.0, FALLING, LIMITS)
@@ -105,7 +107,7 @@ def test_easing_steps_grow_while_the_branch_ease_repeats() -> None:
     assert parts == [1, 2, 3, 3]
 
 
-def test_no_more_is_dropped_than_allowed() -> None:
+def test_aloma_drops_no_more_than_the_maximum_drop() -> None:
     assert decide(Control(1.0), 100.0, LATE, ShedLimits(0.3, 4.0)).keep == 0.7
     assert decide(Control(1.0), 100.0, LATE, ShedLimits(0.0, 4.0)).keep == 1.0
 
@@ -133,7 +135,7 @@ def test_headroom_stays_within_its_bounds() -> None:
         (0.5, 0.0, 9.0, 1.0),
     ],
 )
-def test_no_more_is_accepted_than_can_be_processed_in_time(
+def test_aloma_accepts_no_more_work_than_can_be_processed_within_the_target(
     headroom: float, offered_load: float, queued_work_s: float, kept: float
 ) -> None:
     limit = queue_limit(headroom, offered_load, queued_work_s, cycle_s=0.15, allowance_s=0.7 * 0.3)

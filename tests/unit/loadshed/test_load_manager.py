@@ -109,7 +109,7 @@ def test_a_queue_shortened_by_shedding_does_not_show_more_capacity(ran_dry: bool
     assert [usage_of(gold, one) for one in seen][-2:] == pytest.approx([1.5, usage])
 
 
-def test_a_cycle_without_a_turn_does_not_show_zero_capacity() -> None:
+def test_a_load_cycle_in_which_the_class_got_no_turn_is_not_taken_for_zero_capacity() -> None:
     gold = manager(Control(0.5))
     full = cycle(0.3, queued_work_s=0.02)
     had = [replace(full, worked_s=part * CYCLE_S) for part in (0.4, 0.0)]
@@ -118,7 +118,7 @@ def test_a_cycle_without_a_turn_does_not_show_zero_capacity() -> None:
     assert [usage_of(silver, had[1]) for _ in range(5)] == pytest.approx([0.6] * 5)
 
 
-def test_capacity_is_not_estimated_from_a_queue_that_stood_for_two_cycles() -> None:
+def test_capacity_is_not_estimated_from_a_queue_that_stood_for_only_two_load_cycles() -> None:
     """Check that the class drops nothing within its share: two load cycles may contain too few turns to measure capacity."""
     gold = manager(Control(0.5))
     burst = replace(cycle(0.4, queued_work_s=0.06), worked_s=0.2 * CYCLE_S)
@@ -127,12 +127,12 @@ def test_capacity_is_not_estimated_from_a_queue_that_stood_for_two_cycles() -> N
     assert gold.control.keep == 1.0
 
 
-def test_an_overloaded_class_sheds_the_part_above_its_headroom() -> None:
+def test_an_overloaded_class_sheds_the_part_of_its_load_above_its_headroom() -> None:
     commands = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
     assert commands == (ReportUsage(1.25, 0.625), SetKeep(0.8))
 
 
-def test_the_drop_rate_is_corrected_by_the_admitted_load() -> None:
+def test_a_class_that_already_sheds_lowers_keep_by_the_excess_of_its_admitted_load() -> None:
     gold = manager(Control(0.5, 0.5))
     commands = gold.handle(cycle(1.25, response=2.0, queued_work_s=0.05), 1.0)
     assert commands == (ReportUsage(2.5, 1.25), SetKeep(0.4))
@@ -221,7 +221,9 @@ def test_a_class_that_lends_nothing_does_not_ask_for_capacity(share: float) -> N
         (cycle(0.1, queued_work_s=0.02), False),
     ],
 )
-def test_late_answers_or_a_high_load_count_as_overload_of_a_lender(seen: CycleEnded, asks: bool) -> None:
+def test_a_lender_asks_for_its_share_back_if_answers_are_late_or_load_is_high(
+    seen: CycleEnded, asks: bool
+) -> None:
     commands = manager(Control(0.2), share=0.2).handle(seen, 1.0)
     assert (RequestReclaim() in commands) == asks
 
@@ -330,7 +332,9 @@ LENDING = Control(0.2, 0.9)
         ),
     ],
 )
-def test_a_decision_explains_itself(gold: LoadManager, seen: list[CycleEnded], sentence: str) -> None:
+def test_the_sentence_about_a_decision_has_its_figures_and_its_result(
+    gold: LoadManager, seen: list[CycleEnded], sentence: str
+) -> None:
     for one in seen:
         gold.handle(one, 12.3)
     assert gold.explanations[-1].sentence() == f"12.30 s gold: {sentence}"
@@ -346,7 +350,7 @@ def test_every_decision_is_explained_and_the_last_thousand_are_kept() -> None:
     ]
 
 
-def test_repeated_decisions_without_change_are_kept_as_one() -> None:
+def test_repeated_decisions_that_change_nothing_are_recorded_as_one() -> None:
     gold = manager()
     gold.handle(cycle(1.25, response=2.0), 0.0)
     for second in range(1, 5 * EXPLANATIONS_KEPT):
@@ -470,7 +474,7 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
         ({"max_drop": 0.05, "max_age_ms": 2000}, 300, None),
     ],
 )
-def test_a_lossless_class_accepts_ten_targets_of_work(
+def test_a_class_that_holds_back_input_has_queue_room_for_ten_delay_targets_of_work(
     terms: dict[str, Any], target_ms: float, room: int | None
 ) -> None:
     gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=target_ms, **terms))
@@ -479,7 +483,7 @@ def test_a_lossless_class_accepts_ten_targets_of_work(
     assert rooms(commands) == ([] if room is None else [{"s": room}])
 
 
-def test_streams_with_input_share_the_room_and_each_has_room_for_a_train() -> None:
+def test_the_queue_room_of_a_lossless_class_is_divided_among_streams_with_input() -> None:
     gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=300, max_drop=0))
     gold.control = Control(0.5)
     inputs = InputCycle("often", 3000, 1e-5), InputCycle("rarely", 1, 1e-2), InputCycle("never", 0, 1e-5)
@@ -492,7 +496,7 @@ def test_streams_with_input_share_the_room_and_each_has_room_for_a_train() -> No
     assert rooms(more) == [{"often": 50_000, "rarely": LEAST_ROOM, "never": 50_000}]
 
 
-def test_a_class_that_holds_back_input_demands_capacity_for_its_full_queue_too() -> None:
+def test_the_usage_of_a_class_that_holds_back_input_includes_its_full_queue() -> None:
     """Count the work of the full queue as demand. The class reads only as fast as it works, so the tuples that were read
     do not show the overload.
     """

@@ -99,14 +99,14 @@ def test_there_is_no_load_before_the_first_cycle_with_a_duration() -> None:
         (0.33, Verdict(over_target=True, critical=True, worst=1.1), "critical"),
     ],
 )
-def test_a_mean_response_is_judged_against_the_target_and_a_tolerance(
+def test_a_mean_response_slightly_above_the_target_is_not_yet_called_critical(
     mean_s: float, verdict: Verdict, name: str
 ) -> None:
     seen = ResponseMonitor(gap=0.05).verdict([output(mean_s)], 0.0)
     assert (seen, seen.name) == (verdict, name)
 
 
-def test_one_output_over_its_target_puts_the_class_over_its_target() -> None:
+def test_a_class_is_over_its_target_if_one_of_its_queries_is() -> None:
     outputs = [output(0.01, "a"), output(0.6, "b"), output(0.02, "c")]
     assert ResponseMonitor(gap=0.05).verdict(outputs, 0.0) == Verdict(
         over_target=True, critical=True, worst=2.0
@@ -127,7 +127,7 @@ def test_an_output_with_answers_is_judged_by_its_answers_only() -> None:
     assert ResponseMonitor(gap=0.05).verdict([output(0.03, waiting_s=9.0)], 0.0).worst == pytest.approx(0.1)
 
 
-def test_a_silent_output_without_waiting_input_has_no_verdict() -> None:
+def test_a_query_without_answers_and_without_waiting_input_is_not_judged() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.6)], 0.0)
     assert monitor.verdict([silent()], 0.0) == Verdict()
@@ -140,7 +140,7 @@ def test_after_silence_a_response_is_compared_with_the_last_known_response() -> 
     assert monitor.verdict([output(0.2)], 0.0).falling
 
 
-def test_a_mean_that_changes_is_rising_or_falling_except_the_first() -> None:
+def test_a_mean_response_is_called_rising_or_falling_only_after_an_earlier_mean() -> None:
     monitor = ResponseMonitor(gap=0.05)
     seen = [monitor.verdict([output(mean_s)], 0.0) for mean_s in (0.1, 0.2, 0.2, 0.1)]
     assert [(one.rising, one.falling) for one in seen] == [
@@ -151,7 +151,7 @@ def test_a_mean_that_changes_is_rising_or_falling_except_the_first() -> None:
     ]
 
 
-def test_a_response_of_twice_the_lowest_is_accumulating_only_with_a_queue() -> None:
+def test_a_response_of_twice_the_lowest_is_called_accumulating_only_if_a_queue_stands() -> None:
     def verdicts(queueing_s: float) -> list[str]:
         monitor = ResponseMonitor(gap=0.05)
         return [monitor.verdict([output(mean_s)], queueing_s).name for mean_s in (0.05, 0.09, 0.11)]
@@ -160,14 +160,14 @@ def test_a_response_of_twice_the_lowest_is_accumulating_only_with_a_queue() -> N
     assert verdicts(queueing_s=0.02) == ["normal", "normal", "normal"]
 
 
-def test_a_class_over_its_target_is_not_called_accumulating() -> None:
+def test_a_class_over_its_delay_target_is_not_called_accumulating_as_well() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.01, "a"), output(0.01, "b")], 0.1)
     seen = monitor.verdict([output(0.2, "a"), output(0.6, "b")], 0.1)
     assert (seen.over_target, seen.accumulating) == (True, False)
 
 
-def test_a_lasting_response_level_becomes_normal_within_ten_seconds() -> None:
+def test_a_higher_response_time_that_lasts_is_called_normal_within_ten_seconds() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.05)], 0.1)
     names = [monitor.verdict([output(0.15)], 0.1).name for _ in range(60)]
@@ -176,7 +176,7 @@ def test_a_lasting_response_level_becomes_normal_within_ten_seconds() -> None:
     assert 5 < cycles * CYCLE_S < 10
 
 
-def test_each_output_has_its_own_lowest_mean() -> None:
+def test_the_response_of_each_query_is_compared_with_its_own_lowest_mean() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.01, "a"), output(0.1, "b")], 0.1)
     assert monitor.verdict([output(0.012, "a"), output(0.11, "b")], 0.1).name == "normal"

@@ -38,7 +38,7 @@ def test_a_decision_is_written_as_one_short_list() -> None:
     assert decision_from(TURNS, line) == (1.5, SliceEnded("gold", 0, 0.1, False), line[2])
 
 
-def test_shares_keep_the_order_of_the_round() -> None:
+def test_recorded_shares_keep_the_order_of_the_classes_in_the_round() -> None:
     line = TURNS.event.encode(SharesSet({"silver": 0.25, "gold": 0.75}))
     assert line == ["SharesSet", [["silver", 0.25], ["gold", 0.75]]]
     assert list(TURNS.event.decode(line).shares) == ["silver", "gold"]
@@ -53,7 +53,7 @@ def test_nested_values_of_an_event_are_read_by_their_types() -> None:
     assert LOAD.event.decode(line) == cycle
 
 
-def test_numbers_that_json_lacks_are_written_as_text() -> None:
+def test_infinite_numbers_and_nan_are_recorded_as_text() -> None:
     line = commands_line(
         LOAD, (ReportUsage(float("inf"), float("nan")), SetKeep(float("-inf")), RequestReclaim())
     )
@@ -84,7 +84,7 @@ def test_a_core_is_rebuilt_from_its_header() -> None:
         made.handle(FIRST_EVENTS[kind], 0.0)
 
 
-def test_a_field_added_later_may_be_missing_if_it_has_a_default() -> None:
+def test_a_record_without_a_later_field_is_readable_if_the_field_has_a_default() -> None:
     accounts = codec_of(ClassAccount)
     assert accounts.decode(["gold", 3, 0.75, 0.5, None]) == ClassAccount("gold", 3, 0.75, 0.5, None)
     with pytest.raises(NotARecord, match="the record has 4 values; expected "):

@@ -51,17 +51,17 @@ def test_an_empty_batch_changes_nothing(victim: Victim) -> None:
     assert keys_kept(one, []) == kept_of(one, 0) == []
 
 
-def test_newest_drops_arrivals_at_even_distances() -> None:
+def test_victim_newest_drops_arrivals_at_even_distances() -> None:
     assert kept_of(shedder("newest", 0.75), 12) == [0, 1, 2, 4, 5, 6, 8, 9, 10]
 
 
-def test_oldest_accepts_all_arrivals_and_evicts_as_many_as_newest_drops() -> None:
+def test_victim_oldest_accepts_all_arrivals_and_drops_as_many_old_tuples_from_the_queue() -> None:
     admission = shedder("oldest", 0.75).admit(12)
     assert (admission.kept, admission.evict_oldest) == (None, 3)
 
 
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.5, 0.9, 0.99])
-def test_gaps_between_even_drops_differ_by_at_most_one(keep: float) -> None:
+def test_victim_newest_drops_at_distances_that_differ_by_at_most_one_tuple(keep: float) -> None:
     kept = kept_of(shedder("newest", keep), 1000)
     dropped = [place for place in range(1000) if place not in kept]
     gaps = {later - earlier for earlier, later in pairwise(dropped)}
@@ -81,18 +81,18 @@ def test_dropping_the_oldest_leaves_the_freshest_in_the_queue() -> None:
     assert list(queue) == list(range(30, 40))
 
 
-def test_random_drops_depend_on_the_seed_alone() -> None:
+def test_victim_random_drops_the_same_tuples_for_the_same_seed() -> None:
     kept = [kept_of(shedder("random", 0.5, seed), 100) for seed in (7, 7, 8)]
     assert kept[0] == kept[1] != kept[2]
 
 
-def test_random_drops_every_position_of_a_batch_equally_often() -> None:
+def test_victim_random_drops_every_position_of_a_batch_equally_often() -> None:
     one = shedder("random", 0.7)
     kept = Counter(place for _ in range(2000) for place in kept_of(one, 10))
     assert all(1300 < kept[place] < 1500 for place in range(10))
 
 
-def test_without_keys_fair_is_random() -> None:
+def test_victim_fair_drops_like_victim_random_if_tuples_have_no_keys() -> None:
     assert kept_of(shedder("fair", 0.5), 100) == kept_of(shedder("random", 0.5), 100)
 
 
@@ -111,7 +111,9 @@ def test_without_keys_fair_is_random() -> None:
         ([], 0.5, float("inf")),
     ],
 )
-def test_the_level_divides_the_kept_tuples_between_keys(counts: list[int], keep: float, level: float) -> None:
+def test_the_fair_level_is_the_most_tuples_that_any_key_may_keep(
+    counts: list[int], keep: float, level: float
+) -> None:
     assert fair_level(np.array(counts), keep) == pytest.approx(level)
 
 
@@ -148,14 +150,14 @@ def test_a_quiet_key_that_was_absent_in_the_last_cycle_is_not_dropped() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 4])
-def test_a_new_key_keeps_no_more_than_the_level(batches: int) -> None:
+def test_victim_fair_keeps_no_more_tuples_of_a_new_key_than_the_fair_level(batches: int) -> None:
     one = shedder("fair", 0.25)
     keys_kept(one, [BUSY] * 100 + [CALM] * 100)
     one.end_cycle()
     assert sum(len(keys_kept(one, [NEW] * (80 // batches))) for _ in range(batches)) == 25
 
 
-def test_keys_that_occur_once_are_dropped_at_the_average_rate() -> None:
+def test_victim_fair_drops_keys_that_occur_once_at_the_average_rate() -> None:
     one = shedder("fair", 0.3)
     kept = 0
     for number in range(20):
@@ -188,7 +190,9 @@ def test_after_a_cycle_without_input_keys_are_dropped_at_the_average_rate() -> N
     assert 400 < len(keys_kept(one, [1] * 1000)) < 600
 
 
-def test_keys_beyond_the_counted_keys_are_kept_equally(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_victim_fair_keeps_keys_equally_often_if_there_are_more_than_it_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loadshed.shedder, "KEYS_COUNTED", 10)
     kept = kept_by_key(shedder("fair", 0.5), range(40), cycles=200)
     assert all(70 < kept[key] < 130 for key in range(40))

@@ -71,14 +71,14 @@ def test_a_filter_keeps_its_selectivity_and_the_order(selectivity: float, evenly
     assert len(kept) / 20_000 == pytest.approx(selectivity, abs=0 if evenly else 0.015)
 
 
-def test_a_random_filter_has_no_memory() -> None:
+def test_a_random_filter_keeps_a_tuple_independently_of_the_tuple_before() -> None:
     kept = passed(effect(select(0.3)), [float(number) for number in range(50_000)])
     neighbours_kept = sum(here + 1 == there for here, there in itertools.pairwise(kept)) / len(kept)
     assert neighbours_kept == pytest.approx(0.3, abs=0.015)
 
 
 @given(st.floats(0, 4), st.integers(1, 60), places)
-def test_even_choice_emits_the_nearest_whole_number_after_every_tuple(
+def test_with_even_choice_the_number_of_outputs_is_always_the_expected_number_rounded(
     selectivity: float, tuples: int, where: list[int]
 ) -> None:
     values = [float(number) for number in range(tuples)]
@@ -88,7 +88,7 @@ def test_even_choice_emits_the_nearest_whole_number_after_every_tuple(
         assert abs(so_far - selectivity * (number + 1)) <= 0.5 + 1e-9
 
 
-def test_even_choice_of_a_third_keeps_the_second_of_three() -> None:
+def test_a_filter_with_even_choice_and_selectivity_a_third_keeps_the_second_of_three() -> None:
     assert effect(select(0.33), evenly=True)([1.0, 2.0, 3.0]) == ([2.0], 0.0)
 
 
@@ -116,7 +116,7 @@ def test_the_first_tuple_at_or_after_the_end_of_a_slide_closes_its_window() -> N
     assert one([4.25, 5.0, 6.125]) == ([4.25, 6.125], 0.0)
 
 
-def test_a_window_has_one_result_per_group_and_each_result_costs() -> None:
+def test_a_window_has_one_result_per_group_and_each_result_takes_time() -> None:
     out, extra_s = effect(aggregate(slide_s=2, groups=3, result_us=50))([1.0, 2.0, 4.5])
     assert out == [2.0] * 3 + [4.5] * 3
     assert extra_s == pytest.approx(6 * 50e-6)
@@ -137,7 +137,7 @@ def test_a_tuple_older_than_a_clock_jump_closes_no_window() -> None:
 
 
 @given(ascending, places, st.sampled_from([0.25, 1.0, 1.5, 4.0]), st.integers(1, 3))
-def test_a_tuple_closes_a_window_if_it_is_the_first_of_another_slide(
+def test_a_tuple_closes_a_window_if_it_belongs_to_a_later_slide_than_the_tuple_before(
     values: list[float], where: list[int], slide_s: float, groups: int
 ) -> None:
     slide = [math.floor(value / slide_s) for value in values]
@@ -157,7 +157,9 @@ def test_a_tuple_closes_a_window_if_it_is_the_first_of_another_slide(
         (1.0, [pytest.approx(500, abs=60), pytest.approx(840, abs=50), 1000]),
     ],
 )
-def test_the_kept_part_of_drifting_data_depends_on_mean_and_range(place: float, kept: list[object]) -> None:
+def test_the_part_of_drifting_data_that_a_filter_keeps_depends_on_its_range(
+    place: float, kept: list[object]
+) -> None:
     # The ranges are [0, 50], [25, 75] and [50, 100]. The mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
     drift = Drift(std=5.0, seconds=100.0, place=place)
     model = SelectBox(kind="select", selectivity=0.5, tuple_us=1)
@@ -223,8 +225,9 @@ def test_the_wait_of_a_pair_for_its_partner_is_no_slowdown() -> None:
     left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
     left([10.0])
     pairs, _ = right([10.0, 11.0, 50.0])
-    # First pair: no tuple came before. Second pair, 1 s later: the left side was still processing its tuple.
-    # Third pair: the left side was done.
+    # The first right tuple waits for no earlier tuple.
+    # The second right tuple arrives 1 s later, while the left side still processes its tuple.
+    # The third right tuple arrives after the left side has finished its tuple.
     assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
     pairs, _ = left([90.0])
     assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]
@@ -251,7 +254,7 @@ def test_a_join_forgets_only_tuples_that_no_later_tuple_can_match() -> None:
 
 @pytest.mark.parametrize("evenly", [False, True])
 @pytest.mark.parametrize("selectivity", [0.004, 0.3])
-def test_a_join_matches_its_selectivity_of_the_pairs_in_the_window(selectivity: float, evenly: bool) -> None:
+def test_the_part_of_pairs_that_a_join_emits_equals_its_selectivity(selectivity: float, evenly: bool) -> None:
     rng = random.Random(3)
     left, right = (sorted(rng.uniform(0, 40) for _ in range(2_000)) for _ in range(2))
     on_left, on_right = sides(0.5, selectivity, evenly=evenly)

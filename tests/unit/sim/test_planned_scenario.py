@@ -43,19 +43,19 @@ def test_a_simulated_class_has_the_load_of_the_planned_class(tuple_s: float) -> 
     assert scenario.original_shares() == pytest.approx({"u00000": 1 / 3, "u00001": 2 / 3})
 
 
-def test_low_rates_arrive_at_random_and_high_rates_evenly() -> None:
+def test_streams_of_low_rate_are_simulated_at_random_and_of_high_rate_evenly() -> None:
     assert arrivals_of(50.0, 0.0, math.inf, 0.5) == (PoissonArrivals(kind="poisson", rate=50.0), 1.0)
     assert arrivals_of(5000.0, 0.0, 100.0, 0.5) == (ConstantArrivals(kind="constant", rate=100.0), 50.0)
 
 
-def test_batches_arrive_as_batches() -> None:
+def test_streams_that_arrive_in_batches_are_simulated_in_batches() -> None:
     found, bundle = arrivals_of(5000.0, 0.1, 50.0, 0.5)
     assert found == TraceArrivals(kind="trace", times_s=(0.05, 0.05, 0.05, 0.05, 0.1), repeat=True)
     assert bundle * found.mean_rate() == pytest.approx(5000.0)
     assert arrivals_of(5000.0, 0.1, 12.0, 0.5) == (ConstantArrivals(kind="constant", rate=10.0), 500.0)
 
 
-def test_the_highest_rates_are_lowered_first() -> None:
+def test_to_fit_the_simulation_the_highest_arrival_rates_are_lowered_first() -> None:
     assert water_level([1.0, 2.0, 3.0], 6.0) == math.inf
     assert water_level([1.0, 10.0, 20.0], 7.0) == 3.0
     assert water_level([], 7.0) == math.inf

@@ -129,7 +129,7 @@ def test_under_overload_a_good_run_keeps_every_promise() -> None:
 
 
 @pytest.mark.parametrize("fate", ["shed", "late", "rejected", "failed"])
-def test_under_overload_the_entitled_class_loses_nothing_in_any_way(fate: str) -> None:
+def test_the_promise_of_no_loss_is_broken_by_any_kind_of_lost_tuple_of_the_entitled_class(fate: str) -> None:
     assert overload(gold={fate: 1})["gold loses nothing"] is False
 
 

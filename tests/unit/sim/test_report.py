@@ -158,7 +158,7 @@ def test_only_the_first_of_many_moves_are_listed_and_the_rest_counted() -> None:
     assert f"and {moved - MOVES_SHOWN} more" in made.text
 
 
-def test_an_invisible_move_is_not_listed() -> None:
+def test_a_move_of_shares_too_small_to_see_is_not_listed() -> None:
     outcome = outcome_of(run_of("dilos"), "hr")
     before = {"gold": 0.453, "silver": 0.3, "bronze": 0.247}
     slight = ShareMove(1.0, "redistribution", before, before | {"gold": 0.4530001}, {})

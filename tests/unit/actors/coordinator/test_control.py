@@ -141,7 +141,7 @@ def test_removing_a_class_stops_its_host_and_divides_its_share() -> None:
     assert (world.hosts, world.shares["n1"], world.homes["n1"]) == ({}, {}, {})
 
 
-def test_adding_and_removing_queries_updates_only_their_host() -> None:
+def test_adding_or_removing_a_query_updates_only_the_host_of_its_class() -> None:
     world = three(World())
     before = dict(world.units)
     world.plane.add_query("gold", "all", ALL, 1.0)
@@ -203,7 +203,7 @@ def test_shares_do_not_change_with_managers_that_do_not_lend(manager: Any) -> No
     assert world.plane.cores.lending(2.0) == {}
 
 
-def test_with_dilos_unscaled_headroom_is_not_scaled_when_shares_move() -> None:
+def test_with_manager_dilos_unscaled_a_move_of_shares_does_not_scale_headroom() -> None:
     world = three(World(LiveSettings(manager="dilos-unscaled")))
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     world.plane.redistribute(1.5)
@@ -315,7 +315,7 @@ def test_the_home_node_keeps_copies_of_the_logs_of_a_unit_that_runs_elsewhere() 
     assert world.copies["n1"] == {}
 
 
-def test_streams_list_as_readers_their_units_and_the_nodes_that_copy_the_streams() -> None:
+def test_readers_of_a_stream_are_the_units_that_read_it_and_the_nodes_that_copy_it() -> None:
     world = apart()
     assert world.readers["n1"] == {"readings": {"node-n2": True}}
     assert world.readers["n2"] == {"readings": {"a": False}}

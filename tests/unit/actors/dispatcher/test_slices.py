@@ -89,9 +89,7 @@ def make_worker(path: Path) -> Iterator[MakeWorker]:
         worker.stop()
 
 
-def test_input_gets_a_slice_followed_by_the_work_between_slices(
-    make_node: MakeNode, make_worker: MakeWorker
-) -> None:
+def test_a_host_does_its_other_work_after_each_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
     make_node()
     worker = make_worker()
     for _ in range(3):
@@ -112,7 +110,9 @@ def test_input_during_a_slice_gets_another_slice(make_node: MakeNode, make_worke
     assert [worker.did() for _ in range(4)] == [("ran", "gold"), ("between", "")] * 2
 
 
-def test_all_input_from_several_threads_is_processed(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_input_given_by_several_threads_at_once_is_all_processed(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     make_node(lanes=2)
     worker, done = make_worker(*SHARES), threading.Event()
     each, finished = 2000, count(1)
@@ -165,14 +165,16 @@ def test_a_host_reconnects_when_its_dispatcher_reads_nothing(path: Path, make_wo
     listener.close()
 
 
-def test_work_between_slices_runs_without_a_dispatcher(make_worker: MakeWorker) -> None:
+def test_a_host_does_its_other_work_without_a_dispatcher(make_worker: MakeWorker) -> None:
     worker = make_worker()
     for _ in range(3):
         worker.client.wake()
         assert worker.did() == ("between", "")
 
 
-def test_calling_wake_runs_the_work_between_slices(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_waking_a_host_runs_its_other_work_without_a_slice(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     node = make_node()
     worker = make_worker()
     worker.give("gold")
@@ -183,7 +185,7 @@ def test_calling_wake_runs_the_work_between_slices(make_node: MakeNode, make_wor
 
 
 @pytest.mark.parametrize("dispatcher", [True, False])
-def test_work_that_is_due_at_a_moment_runs_at_that_moment(
+def test_other_work_of_a_host_that_is_due_at_a_moment_runs_at_that_moment(
     path: Path, make_node: MakeNode, dispatcher: bool
 ) -> None:
     if dispatcher:
@@ -226,7 +228,9 @@ def test_a_host_reports_its_waiting_classes_to_a_new_dispatcher(
     assert set(ran) == {"gold", "silver"}
 
 
-def test_classes_join_and_leave_a_host(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_a_class_runs_on_a_host_after_it_joins_and_no_longer_after_it_leaves(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     node = make_node()
     worker = make_worker("gold")
     worker.jobs["silver"] = SimpleQueue()
@@ -241,7 +245,9 @@ def test_classes_join_and_leave_a_host(make_node: MakeNode, make_worker: MakeWor
     assert [worker.did(), worker.did()] == [("between", ""), ("ran", "gold")]
 
 
-def test_a_class_may_leave_during_its_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_a_class_that_leaves_during_its_slice_is_removed_from_its_host(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     node = make_node()
     worker = make_worker("gold", "silver")
     worker.give("gold", lambda: worker.client.leave("gold"))

@@ -101,7 +101,7 @@ def test_messages_about_slices_of_another_host_are_counted_and_ignored(make_node
     assert gold.heard() == Granted("gold", 0, 5.0)
 
 
-def test_a_class_belongs_to_the_host_that_named_it_last(make_node: MakeNode) -> None:
+def test_a_class_gets_its_turns_on_the_last_host_that_announced_it(make_node: MakeNode) -> None:
     node = make_node()
     old = peer(node, "gold")
     assert old.heard() == Granted("gold", 0, 5.0)
@@ -113,7 +113,7 @@ def test_a_class_belongs_to_the_host_that_named_it_last(make_node: MakeNode) -> 
     assert node.settle().stray_count == 1
 
 
-def test_a_slice_continues_when_another_host_takes_its_class_and_closes(
+def test_a_slice_continues_after_another_host_has_announced_its_class_and_disconnected(
     make_node: MakeNode,
 ) -> None:
     node = make_node()

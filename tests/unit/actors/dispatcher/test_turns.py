@@ -25,7 +25,7 @@ def test_hosts_take_turns_with_quotas_by_their_shares(make_node: MakeNode) -> No
         hosts[name].say(ended(name, quota_s))
 
 
-def test_a_lane_rests_if_it_is_ahead_of_the_clock_by_more_than_a_round_and_a_slice(
+def test_a_lane_waits_when_hosts_report_more_slice_time_than_has_passed(
     make_node: MakeNode,
 ) -> None:
     round_s, rounds = 0.02, 10
@@ -46,7 +46,7 @@ def test_a_lane_rests_if_it_is_ahead_of_the_clock_by_more_than_a_round_and_a_sli
     assert node.loop.status().lanes[0].used_s == pytest.approx(rounds * round_s)
 
 
-def test_the_lane_of_a_class_that_dies_while_the_lane_rests_is_free_only_once(make_node: MakeNode) -> None:
+def test_a_lane_is_freed_only_once_if_its_last_host_dies_while_the_lane_rests(make_node: MakeNode) -> None:
     node = make_node(round_s=0.02, rests=True)
     gold = peer(node, "gold")
     gold.heard()

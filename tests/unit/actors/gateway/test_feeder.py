@@ -164,7 +164,7 @@ def test_a_new_plan_continues_where_the_old_plan_stopped() -> None:
     assert times == (BEGIN + np.arange(len(times)) / 10).astype(np.int64).tolist()
 
 
-def test_refused_batches_are_offered_again_and_accepted_once() -> None:
+def test_the_feeder_repeats_a_refused_batch_until_it_is_accepted() -> None:
     feeding, door = source(), Door(refusals=3)
     feeding.begin(None, 0.0, 0.0)
     feeding.go_on(door.producer, 1.0)
@@ -176,7 +176,7 @@ def test_refused_batches_are_offered_again_and_accepted_once() -> None:
     assert feeding.next_at == 1.7
 
 
-def test_a_batch_refused_for_good_ends_the_feeder() -> None:
+def test_the_feeder_ends_with_an_error_if_a_batch_is_refused_for_good() -> None:
     class Closed(Door):
         def publish_message(self, stream: str, rows: int, message: Any) -> RefusedBatch:
             return RefusedBatch("no such stream")

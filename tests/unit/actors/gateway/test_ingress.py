@@ -255,7 +255,7 @@ def altered(message: bytes) -> list[bytes]:
     ]
 
 
-def test_damaged_batches_are_refused_or_readable(dirs: RunDirs) -> None:
+def test_damaged_batch_is_refused_unless_all_its_columns_can_be_read(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")
@@ -373,7 +373,7 @@ def answer_to(dirs: RunDirs, message: Message) -> Message:
     return answer
 
 
-def test_reader_that_subscribes_again_from_now_gets_the_same_start(dirs: RunDirs) -> None:
+def test_reader_that_repeats_a_subscription_from_now_keeps_its_first_start(dirs: RunDirs) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
@@ -385,7 +385,9 @@ def test_reader_that_subscribes_again_from_now_gets_the_same_start(dirs: RunDirs
         assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 
 
-def test_reader_of_a_copy_gets_the_row_count_of_the_original_stream_once_known(dirs: RunDirs) -> None:
+def test_reader_of_a_copied_stream_gets_the_row_count_of_the_original_after_the_first_frame(
+    dirs: RunDirs,
+) -> None:
     begins = [Subscribe(name, "readings", FROM_NOW, False) for name in ("c1", "c2")]
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS, origin="n2")
@@ -395,7 +397,7 @@ def test_reader_of_a_copy_gets_the_row_count_of_the_original_stream_once_known(d
         assert answer_to(dirs, begins[1]) == Subscribed("c2", "readings", 0, 9, 43)
 
 
-def test_reader_may_begin_beyond_the_end_of_a_copied_stream_only(dirs: RunDirs) -> None:
+def test_reader_may_begin_after_the_last_frame_only_in_a_copied_stream(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         with pytest.raises(InvalidInput, match="after the end"):
@@ -607,7 +609,9 @@ def test_frame_numbers_of_a_dropped_stream_are_not_reused(dirs: RunDirs) -> None
         assert (again.log.next, again.rows) == (2, 12)
 
 
-def test_streams_keep_nothing_for_a_reader_that_does_not_read_them(dirs: RunDirs) -> None:
+def test_stream_keeps_no_frames_for_a_reader_once_its_host_says_that_it_does_not_read_the_stream(
+    dirs: RunDirs,
+) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         gateway.streams.keep_for("c1", ["readings"], lossless=False)
@@ -642,7 +646,7 @@ def test_declared_reader_begins_with_the_first_row_after_its_declaration(dirs: R
         assert gateway.streams.find("readings").status()["expected"] == []
 
 
-def test_late_unsubscribe_does_not_move_the_start_of_a_redeclared_reader(
+def test_unsubscription_that_arrives_after_a_reader_is_redeclared_does_not_move_its_start(
     dirs: RunDirs,
 ) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
@@ -662,7 +666,7 @@ def test_late_unsubscribe_does_not_move_the_start_of_a_redeclared_reader(
         leaving.close()
 
 
-def test_reader_that_leaves_and_subscribes_again_begins_at_its_declaration(
+def test_declared_reader_that_unsubscribes_and_returns_begins_where_it_was_declared(
     dirs: RunDirs,
 ) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
@@ -677,7 +681,9 @@ def test_reader_that_leaves_and_subscribes_again_begins_at_its_declaration(
         leaving.close()
 
 
-def test_position_of_a_reader_from_before_its_redeclaration_does_not_move_its_start(dirs: RunDirs) -> None:
+def test_subscription_at_an_old_position_does_not_move_the_start_of_a_redeclared_reader(
+    dirs: RunDirs,
+) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         streams = gateway.streams
@@ -692,7 +698,7 @@ def test_position_of_a_reader_from_before_its_redeclaration_does_not_move_its_st
         assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 
 
-def test_frames_are_kept_for_a_declared_reader_as_for_a_subscribed_reader(dirs: RunDirs) -> None:
+def test_full_log_keeps_frames_for_a_lossless_reader_that_is_only_declared(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=16 * KIB, segment_bytes=2 * KIB) as gateway:
         stream = gateway.streams.declare(READINGS, readers={"c1": False})
         rows = stream.train(batch(20))

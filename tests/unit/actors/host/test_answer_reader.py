@@ -75,7 +75,7 @@ def test_answers_of_a_removed_query_stay_readable_while_they_are_kept(
         answer_rows(reader, "none")
 
 
-def test_reading_some_answers_returns_at_most_the_requested_number_from_a_row_on(
+def test_a_read_of_answers_begins_at_the_requested_row_and_has_at_most_the_requested_number(
     log: ClassLog, reader: AnswerReader
 ) -> None:
     for size in (5, 0, 7, 300):

@@ -80,7 +80,7 @@ def test_rows_beyond_the_group_limit_are_counted_as_failed() -> None:
     assert failure.part == pytest.approx(0.93)
 
 
-def test_the_failed_part_of_the_input_is_computed_over_the_last_minute() -> None:
+def test_the_failed_part_of_a_querys_input_covers_the_last_minute() -> None:
     runner, counts = runner_of(CAST), FailureCounts()
     counts.end_cycle(0.0, runner)
     push(runner, ["1"] * 1000)
@@ -104,7 +104,7 @@ def test_failure_of_a_shared_operator_names_all_its_queries() -> None:
     assert [failure.queries for failure in counts.end_cycle(PIECE_S, runner)] == [("q0", "q1")]
 
 
-def test_report_has_a_bounded_number_of_failures_with_the_largest_parts_first() -> None:
+def test_report_lists_a_bounded_number_of_failures_and_the_largest_first() -> None:
     statements = [
         f"SELECT CAST(station AS INT) + {number} AS s FROM trips WHERE n < {number}"
         for number in range(1, 31)
@@ -120,12 +120,12 @@ def test_report_has_a_bounded_number_of_failures_with_the_largest_parts_first() 
 # Tests of problems, and of the places where problems are shown.
 
 
-def test_failures_of_units_add_their_rows_and_keep_the_largest_part() -> None:
+def test_failed_rows_of_the_units_of_a_class_are_added_and_the_largest_failed_part_is_shown() -> None:
     found = failures_together([[FAILED], [replace(FAILED, rows=50, part=0.1)], []])
     assert found == (replace(FAILED, rows=200),)
 
 
-def test_failed_parts_add_up_within_an_operator_but_not_between_operators() -> None:
+def test_failed_parts_of_one_operator_are_added_but_of_several_operators_the_largest_counts() -> None:
     failures = [
         Failure("select", ("s",), "overflow", 30, 0.3),
         Failure("select", ("s",), NOT_A_NUMBER, 40, 0.4),
@@ -135,7 +135,7 @@ def test_failed_parts_add_up_within_an_operator_but_not_between_operators() -> N
     assert (loss.rows, loss.part, loss.reason) == (90, 0.7, "too many groups (limit 7)")
 
 
-def test_problems_name_a_bounded_number_of_queries() -> None:
+def test_the_list_of_problems_names_a_bounded_number_of_queries_with_failed_rows() -> None:
     assert list(query_problems("acme", [FAILED, replace(FAILED, queries=("t",), part=0.01)])) == [
         f"acme/s: rows fail ({NOT_A_NUMBER}); see weir query quality acme"
     ]

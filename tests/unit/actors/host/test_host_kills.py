@@ -224,7 +224,7 @@ LITTLE = {"bytes_max": 1 << 18, "segment_bytes": 1 << 14}
 
 
 @pytest.mark.parametrize("manager", ["none", "dilos"])
-def test_rows_forgotten_between_kills_are_counted_as_failed(
+def test_rows_that_a_full_log_dropped_while_a_killed_host_was_away_count_as_failed(
     manager: str,
 ) -> None:
     seed = random.randrange(2**32)

@@ -234,7 +234,7 @@ def test_a_host_releases_frames_that_it_no_longer_needs(node: Node) -> None:
     assert stream.readers["gold"].lossless
 
 
-def test_stream_accounts_and_figures_of_a_report_are_from_the_same_moment(node: Node) -> None:
+def test_ledgers_and_figures_of_a_units_report_are_from_the_same_moment(node: Node) -> None:
     both = {**QUERIES, "alarms": "SELECT ts, level FROM alerts"}
     hosted = node.host(declared(queries=both))
     hosted.subscribed()
@@ -255,7 +255,7 @@ def test_stream_accounts_and_figures_of_a_report_are_from_the_same_moment(node: 
     assert seen[-1].figures.results_per_s == 0
 
 
-def test_when_units_are_set_again_sleeping_units_report_again(node: Node) -> None:
+def test_a_sleeping_unit_repeats_its_report_when_the_host_gets_its_units_again(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 10))
@@ -319,7 +319,7 @@ def test_shards_of_a_class_divide_its_input_by_key(node: Node) -> None:
 # Tests of queries and declarations that change.
 
 
-def test_queries_are_added_and_removed_while_the_class_runs(node: Node) -> None:
+def test_a_running_class_answers_an_added_query_and_no_longer_a_removed_query(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     node.publish(readings(0, 10))
@@ -388,7 +388,7 @@ def test_a_removed_unit_leaves_no_reader_and_no_log(node: Node) -> None:
     assert rows(node.dirs, "hot") == hot(10, 20)
 
 
-def test_a_drained_unit_resumes_from_its_log_without_snapshots(node: Node) -> None:
+def test_a_unit_that_was_drained_before_its_move_resumes_from_its_log_without_snapshots(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 25))
@@ -487,7 +487,7 @@ def test_a_class_with_a_small_max_drop_holds_its_producers_back_and_sheds_no_mor
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_class_without_turns_is_shown_as_held_back_while_its_producers_are_refused(
+def test_a_class_without_turns_is_shown_as_held_back_while_its_full_log_refuses_producers(
     dirs: RunDirs, waits: bool
 ) -> None:
     """Check both cases: with `waits` the queue is full; without it, the stream's log is full while the queue has room."""
@@ -563,7 +563,9 @@ def test_a_host_continues_after_a_gateway_restart(dirs: RunDirs) -> None:
 # Tests of load management of a host's classes.
 
 
-def test_the_common_manager_gets_each_cycle_and_its_keep_reaches_the_door(node: Node) -> None:
+def test_with_manager_common_a_unit_reports_its_load_cycles_and_sheds_by_the_received_keep(
+    node: Node,
+) -> None:
     common = SETTINGS.model_copy(update={"manager": "common"})
     hosted = node.host(declared(), settings=common)
     hosted.subscribed()
@@ -713,7 +715,7 @@ def test_train_max_of_a_class_can_only_lower_the_systems_train_max(
     )
 
 
-def test_oldest_answers_are_forgotten_beyond_the_size_limit(node: Node) -> None:
+def test_the_oldest_answers_are_dropped_when_the_answer_log_is_full(node: Node) -> None:
     small = SETTINGS.model_copy(update={"results_bytes": 1 << 20, "snapshot_s": 1000.0})
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, lossless=True), settings=small)
     hosted.subscribed()
@@ -726,7 +728,7 @@ def test_oldest_answers_are_forgotten_beyond_the_size_limit(node: Node) -> None:
     assert hosted.status().lost_answers == 0
 
 
-def test_class_that_keeps_few_answers_loses_no_new_answers(node: Node) -> None:
+def test_lowering_the_size_of_an_answer_log_loses_no_new_answers(node: Node) -> None:
     """Lower the size limit of a running class's answer log below the present size of the log. Check that all newer answers are kept."""
     hot = {"hot": QUERIES["hot"]}
     hosted = node.host(
@@ -749,7 +751,7 @@ def test_class_that_keeps_few_answers_loses_no_new_answers(node: Node) -> None:
     assert kept <= 1 << 20
 
 
-def test_a_host_with_only_sleeping_units_has_no_work_due(node: Node) -> None:
+def test_a_host_whose_units_all_sleep_waits_without_a_time_limit(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     hosted.asleep()
@@ -763,7 +765,7 @@ class BrokenDoor(Door):
         raise RuntimeError("broken")
 
 
-def test_an_error_at_a_door_affects_only_its_own_unit(node: Node) -> None:
+def test_an_error_while_a_unit_takes_in_rows_affects_no_other_unit_of_its_host(node: Node) -> None:
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("gold", "silver")
     node.publish(readings(0, 10))

@@ -20,7 +20,7 @@ def statistics_of(*responses_s: float) -> ResponseStatistics:
     return found
 
 
-def test_the_first_answers_appear_in_recent_figures_at_once() -> None:
+def test_the_first_answers_of_a_unit_appear_in_its_recent_figures_at_once() -> None:
     recent = Recent(0.0, 0)
     assert recent.figures == RecentFigures()
     assert not recent.end_cycle(0.1, 0, statistics_of())
@@ -30,7 +30,7 @@ def test_the_first_answers_appear_in_recent_figures_at_once() -> None:
     assert recent.figures.p99_ms == pytest.approx(40, rel=0.01)
 
 
-def test_new_response_times_appear_within_a_second_and_old_times_expire() -> None:
+def test_recent_figures_show_new_response_times_within_a_second_and_forget_old_ones() -> None:
     recent, results, pieces = Recent(0.0, 0), 0, 0
     shown: list[float] = []
     piece = ResponseStatistics()
@@ -48,14 +48,14 @@ def test_new_response_times_appear_within_a_second_and_old_times_expire() -> Non
     assert recent.figures.results_per_s == pytest.approx(20)
 
 
-def test_merged_statistics_equal_the_statistics_of_all_values() -> None:
+def test_merged_response_statistics_equal_the_statistics_of_all_values() -> None:
     one, other, both = statistics_of(0.1, 0.2), statistics_of(0.3), statistics_of(0.1, 0.2, 0.3)
     one.include(other)
     assert one.response_ms() == pytest.approx(both.response_ms())
     assert one.count == 3
 
 
-def test_statistics_in_read_only_memory_can_still_be_extended() -> None:
+def test_response_statistics_received_in_read_only_memory_can_be_extended() -> None:
     """Unpickle statistics from read-only buffers, as Ray passes arrays."""
     before, buffers = ResponseStatistics(0.1), list[pickle.PickleBuffer]()
     before.add_array(np.full(1000, 0.05), 0.001)
@@ -67,7 +67,7 @@ def test_statistics_in_read_only_memory_can_still_be_extended() -> None:
     assert (after.count, before.count) == (1011, 1001)
 
 
-def test_shedding_that_alternates_within_a_second_has_a_steady_mean() -> None:
+def test_the_recent_shed_fraction_is_steady_if_shedding_alternates_between_load_cycles() -> None:
     flow, shed, shown = RecentFlow(0.0, {}), 0, list[float]()
     for cycle in range(1, 81):
         shed += 100 * (cycle % 2)

@@ -140,7 +140,7 @@ def test_a_class_switches_to_the_better_plan_and_is_compared_with_its_old_plan(
     assert before == [None, None, Choice(policy_of("hnr")), Choice(policy_of("hnr"))]
 
 
-def test_a_plan_exchange_without_room_is_abandoned_and_the_plan_excluded_with_every_policy(
+def test_after_an_exchange_without_room_no_policy_is_tried_with_that_plan(
     system: InProcess, clock: Clock
 ) -> None:
     forecast = Forecasts(clock)
@@ -172,7 +172,7 @@ def test_declaring_another_plan_discards_the_chosen_policy(system: InProcess, cl
     assert policies(system)["gold"] == "lsf"
 
 
-def test_forecasts_take_at_most_a_tenth_of_the_time(system: InProcess, clock: Clock) -> None:
+def test_the_tuner_spends_at_most_a_tenth_of_its_time_on_forecasts(system: InProcess, clock: Clock) -> None:
     forecast = Forecasts(clock, takes_s=4.0, hnr=10.0)
     run_tuner(system, clock, forecast, times=40)
     assert len(forecast.asked) == 5
@@ -205,7 +205,7 @@ def test_a_restarted_coordinator_keeps_the_chosen_policy(system: InProcess, cloc
     assert again.units == system.world.units
 
 
-def test_the_sample_of_a_unit_can_be_simulated() -> None:
+def test_policies_are_forecast_by_simulating_the_sample_of_a_unit() -> None:
     now = class_now("response", unit_now())
     chosen = [policy_of(kind) for kind in ("hr", "fcfs", "srpt")]
     found = forecasts(replace(now, settles=False), chosen, alone)
@@ -219,7 +219,9 @@ def test_the_sample_of_a_unit_can_be_simulated() -> None:
 
 
 @pytest.mark.parametrize(("objective", "best"), [("staleness", "fas"), ("utility", "slope-slack")])
-def test_staleness_and_utility_are_forecast(objective: Objective, best: str) -> None:
+def test_forecasts_for_staleness_or_utility_prefer_the_policy_of_that_objective(
+    objective: Objective, best: str
+) -> None:
     # Answers of the cheap query lose most of their utility if they wait for the expensive query.
     urgent, patient = UtilityGraph.step(10), UtilityGraph.step(5_000)
     noticed = replace(unit_now(), graphs=(None, patient, urgent))
@@ -228,7 +230,7 @@ def test_staleness_and_utility_are_forecast(objective: Objective, best: str) -> 
     assert 0 < found[best] < 0.9 * found["fcfs"] < 1
 
 
-def test_a_burst_in_any_load_cycle_is_part_of_the_forecast() -> None:
+def test_a_forecast_includes_a_burst_in_any_load_cycle_of_the_sample() -> None:
     chosen = [policy_of("hr")]
     now = class_now("response", unit_now())
     # Only some of the 20 load cycles can be simulated, because one of the cycles has 400,000 tuples.
@@ -249,7 +251,7 @@ def test_a_burst_in_any_load_cycle_is_part_of_the_forecast() -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_simulating_bundles_of_tuples_keeps_the_number_of_window_ends() -> None:
+def test_simulating_several_tuples_as_one_keeps_the_number_of_window_ends() -> None:
     lines = (
         PlanLine(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
         PlanLine(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
@@ -268,7 +270,7 @@ def test_simulating_bundles_of_tuples_keeps_the_number_of_window_ends() -> None:
     assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
 
 
-def test_forecast_policies_decide_by_the_estimates_of_the_class() -> None:
+def test_wrong_operator_estimates_of_the_class_make_a_forecast_policy_decide_worse() -> None:
     # The class has seen no answer of the expensive query, and so estimates that this query emits more than the cheap query.
     now = replace(class_now("response", unit_now()), settles=False)
     chosen = [policy_of("hr"), policy_of("fcfs")]
@@ -283,7 +285,7 @@ def test_forecast_policies_decide_by_the_estimates_of_the_class() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
-def test_the_busiest_stretch_of_cycles_is_simulated(by_cycle: list[int], length: int) -> None:
+def test_the_forecast_simulates_the_busiest_stretch_of_load_cycles(by_cycle: list[int], length: int) -> None:
     start = busiest_stretch(by_cycle, length)
     endless = by_cycle * 40
     each = [sum(endless[one : one + length]) for one in range(len(by_cycle))]

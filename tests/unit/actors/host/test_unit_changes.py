@@ -87,7 +87,7 @@ def changed(unit: HostedUnit, one: LiveClass) -> Unit:
     return replace(unit.unit, declared=one)
 
 
-def test_the_last_query_over_a_stream_is_removed_while_the_class_runs(dirs: RunDirs) -> None:
+def test_a_class_stops_reading_a_stream_when_its_last_query_over_the_stream_is_removed(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "a", 0)
         arrive(unit, "b", 0)
@@ -280,7 +280,7 @@ def test_the_account_of_a_stream_without_queries_is_kept_and_continued(dirs: Run
         assert unit.status().figures.results == 6
 
 
-def test_a_bounded_number_of_accounts_of_former_streams_is_kept(dirs: RunDirs) -> None:
+def test_a_class_keeps_the_accounts_of_only_the_last_streams_that_it_no_longer_reads(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         for number in range(ENDED_MAX + 1):
             name = f"s{number}"

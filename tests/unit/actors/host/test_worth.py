@@ -104,7 +104,7 @@ def test_tardiness_is_reported_for_all_windows_and_for_the_last_seconds() -> Non
     assert (worth.figures.tardiness["tardy"], worth.figures.tardy_now) == (1, 0)
 
 
-def test_recent_figures_forget_answers_after_some_seconds() -> None:
+def test_recent_utility_and_staleness_forget_answers_after_some_seconds() -> None:
     worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     now = []

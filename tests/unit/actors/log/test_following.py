@@ -50,7 +50,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
     found.copy.close()
 
 
-def test_a_snapshot_waits_for_the_commits_before_it(home: Home) -> None:
+def test_a_copied_snapshot_is_stored_only_after_the_commits_before_it(home: Home) -> None:
     home.take({0: b"a"}, {4: 2}, {"readings": 7})
     assert (home.kept(SNAPSHOTS), home.released) == ({}, [])
     assert home.copy.place == CopyProgress(1, 0, {})
@@ -62,7 +62,7 @@ def test_a_snapshot_waits_for_the_commits_before_it(home: Home) -> None:
     assert home.grown == [1, 3]
 
 
-def test_frames_that_arrive_twice_are_stored_once(home: Home) -> None:
+def test_copied_frames_that_arrive_twice_are_stored_once(home: Home) -> None:
     for _ in range(2):
         home.take({0: b"a", 1: b"b"}, {1: 1}, {})
     assert home.kept() == {0: b"a", 1: b"b"}

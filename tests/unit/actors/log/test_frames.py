@@ -36,7 +36,7 @@ def train() -> Train:
     )
 
 
-def test_arrays_of_a_train_lie_aligned_in_the_payload() -> None:
+def test_arrays_of_a_train_are_read_in_place_from_aligned_parts_of_the_frame() -> None:
     payload = in_memory(train_parts(train())[0])
     found = train_of(payload)
     arrays: list[Any] = [found.arrival]
@@ -62,7 +62,7 @@ def test_equal_arrivals_are_stored_as_a_single_value() -> None:
     assert (len(found), found.arrival[-1]) == (many, 2.5)
 
 
-def test_numbers_of_an_input_batch_lie_in_the_payload() -> None:
+def test_numbers_of_an_input_batch_are_read_in_place_from_the_frame() -> None:
     schema = Schema((Field("a", INT64), Field("b", FLOAT64)))
     batch = pa.RecordBatch.from_arrays([np.arange(ROWS), np.arange(ROWS) / 2], schema=schema.arrow)
     payload = in_memory(batch_parts(1.0, train_from_arrow(batch, schema, 0.0))[0])

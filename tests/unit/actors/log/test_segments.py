@@ -94,7 +94,7 @@ def test_reader_gets_every_frame_as_it_was_appended(tmp_path: Path) -> None:
     assert read(reader, 1) == [(1, b"two"), (2, b""), (3, b"four")]
 
 
-def test_payloads_are_aligned(tmp_path: Path) -> None:
+def test_payloads_of_frames_begin_at_multiples_of_64_bytes(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path)
     for size in range(130):
         log.append([bytes(size + 1)])
@@ -173,7 +173,7 @@ def test_full_log_refuses_frames_until_old_frames_are_forgotten(tmp_path: Path) 
     assert log.append([bytes(3000)]) == before
 
 
-def test_full_log_with_keep_none_forgets_its_oldest_frames(tmp_path: Path) -> None:
+def test_full_log_that_keeps_nothing_for_readers_forgets_its_oldest_frames(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     for number in range(1000):
         log.append([b"%d" % number, bytes(number * 31 % 7000)])
@@ -185,7 +185,7 @@ def test_full_log_with_keep_none_forgets_its_oldest_frames(tmp_path: Path) -> No
     assert [number for number, _ in Reader(tmp_path).frames(1000)] == [1000]
 
 
-def test_skipped_numbers_count_as_forgotten(tmp_path: Path) -> None:
+def test_reading_a_frame_number_that_the_log_skipped_is_reported_as_forgotten(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path)
     log.skip_to(7)
     reader = Reader(tmp_path)
@@ -230,7 +230,7 @@ def test_killed_writer_leaves_exactly_the_frames_it_published(tmp_path: Path, se
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_reader_of_a_forgetting_and_killed_writer_gets_only_published_frames(
+def test_reader_gets_only_published_frames_from_a_full_log_whose_writer_was_killed(
     tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -300,7 +300,7 @@ def test_log_without_room_for_all_frames_accepts_none(tmp_path: Path) -> None:
     assert log.append_all([([b"one"], 3), ([b"two"], 3)]) == 0
 
 
-def test_log_calls_its_hook_before_it_forgets_frames(tmp_path: Path) -> None:
+def test_log_calls_the_function_forgetting_before_it_forgets_frames(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     firsts: list[int] = []
     log.forgetting = lambda: firsts.append(Reader(tmp_path).first)
@@ -355,7 +355,7 @@ def test_full_log_reuses_its_memory_pages(full: Path) -> None:
     assert numbers == list(range(reader.first, 140))
 
 
-def test_segments_mapped_by_a_reader_are_not_overwritten(full: Path) -> None:
+def test_segment_that_a_reader_has_mapped_is_not_reused_until_released(full: Path) -> None:
     log, before = opened(full), files_of(full)
     array = np.frombuffer(next(Reader(full).frames(log.first))[1], np.uint8)
     given = bytes(array)
@@ -481,7 +481,7 @@ def inodes(lines: set[str]) -> set[str]:
     return {line.split()[0] for line in lines}
 
 
-def test_segment_with_few_pages_is_not_reused_when_more_pages_do_not_fit(full: Path) -> None:
+def test_partly_used_segment_is_not_reused_if_its_missing_pages_would_exceed_the_limit(full: Path) -> None:
     log = opened(full / "another")
     for _ in range(40):
         log.append([b"small"])
@@ -513,7 +513,7 @@ def test_segment_that_a_killed_process_was_about_to_reuse_is_removed(full: Path)
     log.close()
 
 
-def test_full_log_never_drops_frames_numbered_keep_from_or_higher(tmp_path: Path) -> None:
+def test_full_log_drops_only_frames_numbered_below_keep_from(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=128 * KIB, keep_from=10)
     with pytest.raises(LogFull):
         fill(log)

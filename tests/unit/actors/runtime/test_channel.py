@@ -76,14 +76,18 @@ def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> No
     assert [received(theirs) for _ in messages] == messages
 
 
-def test_the_end_of_a_peer_is_read_after_its_last_message(ends: tuple[Channel, Channel]) -> None:
+def test_the_end_of_a_channel_is_read_after_the_last_message_of_the_peer(
+    ends: tuple[Channel, Channel],
+) -> None:
     ours, theirs = ends
     ours.send(b"last words")
     ours.close()
     assert [received(theirs), received(theirs)] == [b"last words", None]
 
 
-def test_the_end_of_a_peer_with_unread_messages_is_read(ends: tuple[Channel, Channel]) -> None:
+def test_the_end_of_a_channel_is_read_although_the_peer_left_messages_unread(
+    ends: tuple[Channel, Channel],
+) -> None:
     ours, theirs = ends
     theirs.send(b"unread")
     ours.close()
@@ -113,7 +117,7 @@ def test_an_empty_or_oversized_message_is_not_sent(ends: tuple[Channel, Channel]
         ends[0].send(bytes(length))
 
 
-def test_an_oversized_packet_is_read_as_longer_than_any_message(path: Path) -> None:
+def test_an_oversized_packet_is_cut_to_one_byte_more_than_the_longest_message(path: Path) -> None:
     listener = Listener(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.connect(str(path))
@@ -221,7 +225,7 @@ def test_any_packet_is_decoded_or_refused(packet: bytes) -> None:
 
 
 @given(messages, st.integers(0, 255).filter(lambda version: version != VERSION))
-def test_only_refusals_of_another_version_are_decoded(message: Message, version: int) -> None:
+def test_of_messages_in_another_version_only_refusals_are_decoded(message: Message, version: int) -> None:
     packet = bytes([version]) + encode(message)[1:]
     if isinstance(message, RefusedHost):
         assert decode(packet) == message
@@ -259,6 +263,6 @@ def test_messages_with_invalid_durations_are_refused(bad: float) -> None:
             decode(encode(message))
 
 
-def test_a_hello_with_the_most_and_longest_names_fits() -> None:
+def test_a_hello_message_with_the_most_and_longest_class_names_fits_into_a_packet() -> None:
     longest = "x" * NAME_MAX
     assert len(encode(Hello(longest, (longest,) * CLASSES_A_HELLO))) <= MESSAGE_MAX

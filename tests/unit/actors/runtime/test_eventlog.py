@@ -79,7 +79,7 @@ def test_a_log_stops_at_its_maximum_size_with_a_note(tmp_path: Path, most_bytes:
     )
 
 
-def test_a_bounded_number_of_unwritten_decisions_is_kept(tmp_path: Path) -> None:
+def test_a_log_ends_when_too_many_decisions_wait_to_be_written(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), 1 << 30)
     for now in range(PENDING_MAX + 10):
         log.record(GOLD, now, ())
@@ -134,7 +134,7 @@ def test_a_writer_keeps_each_log_in_the_order_of_its_decisions(tmp_path: Path) -
     assert not any(log.is_open for log in logs)
 
 
-def test_records_after_the_end_are_ignored(tmp_path: Path) -> None:
+def test_decisions_recorded_after_a_log_was_closed_are_ignored(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), ROOMY)
     log.close()
     log.record(GOLD, 1, ())

@@ -24,7 +24,7 @@ def test_the_last_cores_become_lanes_and_the_first_cores_do_other_work() -> None
         (1, set(), "this system cannot pin threads"),
     ],
 )
-def test_nothing_is_pinned_without_enough_cores_and_the_reason_is_kept(
+def test_without_a_core_for_other_work_no_lane_is_pinned_and_the_reason_is_kept(
     lanes: int, available: set[int], why: str
 ) -> None:
     cores = lane_cores(lanes, available)

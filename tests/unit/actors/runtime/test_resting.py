@@ -54,7 +54,7 @@ def test_a_rest_ends_when_work_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     thread.join(DEADLINE_S)
 
 
-def test_a_rest_begins_only_after_several_idle_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_rests_only_after_several_idle_checks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     done = threading.Event()
 

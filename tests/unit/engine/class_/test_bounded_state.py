@@ -30,7 +30,7 @@ def shifted(table: pa.Table, by_ms: int) -> pa.Table:
     return table.set_column(0, "ts", pc.add(table.column("ts"), by_ms))
 
 
-def test_state_does_not_grow_with_the_number_of_windows() -> None:
+def test_state_of_a_class_does_not_grow_with_the_number_of_past_windows() -> None:
     schemas = [parse_create_stream(sql) for sql in w11_workload.STREAMS]
     catalog = SqlCatalog.of(streams=schemas)
     answered: dict[str, int] = {}

@@ -44,14 +44,14 @@ def taken(node: QueuedOperator, most: int) -> list[Any]:
     return found
 
 
-def test_small_trains_are_taken_together_and_each_tuple_keeps_its_arrival() -> None:
+def test_one_source_call_takes_several_small_trains_with_the_arrival_of_each_tuple() -> None:
     node = source()
     for first, arrival in ((0, 1.0), (2, 2.0), (4, 3.0)):
         node.enqueue(train(first, 2, arrival))
     assert taken(node, 100) == [([0, 1, 2, 3, 4, 5], [1, 1, 2, 2, 3, 3], 1.0)]
 
 
-def test_trains_that_do_not_fit_whole_are_left_for_the_next_call() -> None:
+def test_trains_that_do_not_fit_whole_into_a_source_call_wait_for_the_next_call() -> None:
     node = source()
     for first, size in ((0, 3), (3, 3), (6, 9), (15, 1)):
         node.enqueue(train(first, size))
@@ -65,7 +65,7 @@ def test_trains_with_different_kept_fractions_are_not_taken_together() -> None:
     assert taken(node, 100) == [([0, 1], [1, 1], 0.5), ([2], [1], 0.25)]
 
 
-def test_progress_of_event_time_keeps_its_place_between_trains() -> None:
+def test_a_train_that_only_advances_event_time_is_taken_in_its_order() -> None:
     node = source()
     node.enqueue(train(0, 1))
     node.enqueue(progress(7, ()))

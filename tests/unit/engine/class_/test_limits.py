@@ -128,7 +128,7 @@ def test_expired_windows_free_room_for_groups() -> None:
     assert counts(limited) == {1: 1, 2: 1, 5: 1, 6: 1}
 
 
-def test_keys_with_distant_values_take_room_by_their_count_alone() -> None:
+def test_the_limit_of_groups_counts_keys_however_far_apart_their_values_are() -> None:
     limited = Class([COUNT], ClassLimits(groups=3))
     for key in (0, 60_000, 30_000, 0, 1):
         limited.offer([1], [key])
@@ -190,7 +190,7 @@ def test_full_state_still_counts_rows_of_known_groups() -> None:
     assert [train.kept for train in limited.trains] == [pytest.approx(have / 50_000)]
 
 
-def test_every_window_in_a_row_finds_room_for_its_groups() -> None:
+def test_consecutive_windows_find_room_for_their_groups_within_the_state_limit() -> None:
     limited = Class([COUNT], ClassLimits(state_bytes=40_000))
     limited.offer([1] * 100, np.arange(100) * 1000)
     limited.offer([11] * 100, np.arange(100) * 1000)

@@ -16,7 +16,7 @@ def line(
     return PlanLine(number, name, feeds, ("q",), tuples, us, kept, 0.0, 0, calls)
 
 
-def test_the_known_cost_of_a_call_is_subtracted_from_the_measured_cost() -> None:
+def test_the_cost_per_tuple_is_the_measured_cost_without_the_known_cost_of_a_call() -> None:
     known = COSTS["filter"].call_s
     found = measured(line(0, "filter", tuples=100_000, calls=1000, us=1.0, kept=0.3))
     assert astuple(found) == pytest.approx((known, 1e-6 - known / 100, 0.3))
@@ -36,7 +36,7 @@ def test_costs_of_similar_operators_are_averaged_by_tuples() -> None:
     assert likes([busy, quiet, fresh])["panes"].tuple_s == pytest.approx(expected)
 
 
-def test_a_new_filter_has_measured_costs_but_the_default_selectivity() -> None:
+def test_a_new_filter_is_assumed_to_cost_as_much_as_running_filters_and_to_keep_the_default_part() -> None:
     known = {"filter": Cost(1e-5, 1e-8, 0.01)}
     assert like(line(0, "filter"), known) == Cost(1e-5, 1e-8, COSTS["filter"].selectivity)
     assert like(line(0, "panes"), known) == COSTS["panes"]
@@ -54,13 +54,13 @@ def test_the_cost_of_a_stream_is_the_sum_over_its_operators() -> None:
     assert found.answers == pytest.approx(0.5 + 1.0)
 
 
-def test_call_costs_are_weighted_by_counted_calls() -> None:
+def test_the_call_cost_of_a_stream_weights_each_operator_by_its_counted_calls() -> None:
     lines = [line(0, "source:s", 1, calls=100), line(1, "panes", 2, calls=100), line(2, "window", calls=5)]
     costs = [Cost(1.0, 0.0), Cost(2.0, 0.0, 0.0), Cost(4.0, 0.0)]
     assert stream_costs(lines, costs)[0].call_s == pytest.approx(1 + 2 + 0.05 * 4)
 
 
-def test_windows_without_counted_calls_are_assumed_to_run_rarely() -> None:
+def test_the_call_cost_of_a_stream_assumes_rare_calls_for_windows_without_counted_calls() -> None:
     lines = [line(0, "source:s", 1), line(1, "panes", 2), line(2, "window", 3), line(3, "project")]
     costs = [Cost(1.0, 0.0), Cost(2.0, 0.0, 0.0), Cost(4.0, 0.0), Cost(8.0, 0.0)]
     assert stream_costs(lines, costs)[0].call_s == pytest.approx(1 + 2 + 0.01 * 12)

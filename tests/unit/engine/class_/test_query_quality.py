@@ -94,7 +94,7 @@ def test_answers_are_valued_by_the_graph_of_their_query_or_class() -> None:
     assert (q.responses.count, q.stale_s, q.stale_share(11.0)) == pytest.approx((4, 0.23, 0.023))
 
 
-def test_a_graph_of_the_class_replaces_the_step_graph() -> None:
+def test_the_qos_graph_of_a_class_is_a_step_at_its_delay_target_unless_declared() -> None:
     world = World(declared({"q": HOT}, utility=points_in("10:1,20:0.25", "")))
     assert world.worth_of_roots() == [graph("10:1,20:0.25")]
     assert World(declared({"q": HOT})).worth_of_roots() == [UtilityGraph.step(100)]

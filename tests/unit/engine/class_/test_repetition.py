@@ -6,7 +6,7 @@ from engine.class_.commit_replay import MISMATCHES_KEPT, Mismatches
 from tests.property.test_hosted import Host, drawn
 
 
-def test_the_first_mismatches_are_listed_and_the_others_counted() -> None:
+def test_of_many_mismatches_of_a_restart_the_first_are_listed_and_the_others_counted() -> None:
     found = Mismatches()
     assert not found
     for number in range(MISMATCHES_KEPT):
@@ -18,7 +18,7 @@ def test_the_first_mismatches_are_listed_and_the_others_counted() -> None:
     assert found
 
 
-def test_lost_input_is_listed_for_some_batches_and_counted_for_all() -> None:
+def test_after_a_restart_some_batches_of_lost_input_are_listed_and_all_are_counted() -> None:
     given = drawn(3, 3 * MISMATCHES_KEPT)
     host = Host(given, np.random.default_rng(3))
     host.begin()

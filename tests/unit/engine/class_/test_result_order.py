@@ -155,7 +155,7 @@ some_windows = st.lists(st.sampled_from(COSTS), min_size=2, max_size=6, unique=T
 
 @settings(max_examples=10)
 @given(some_windows, st.sampled_from(["edf-hr", "edf", "hr"]))
-def test_results_that_are_due_together_come_in_the_order_of_golabs_core(
+def test_results_of_windows_due_together_come_in_the_order_of_golabs_scheduler(
     windows: Sequence[Window], order: Order
 ) -> None:
     expected = list(by_the_core(windows, order, 24))
@@ -210,7 +210,7 @@ def test_answers_do_not_depend_on_the_order_of_windows(policy: str) -> None:
     assert ends[0]["q4"] == [1000 * (second + 1) for second in range(29)]
 
 
-def test_results_leave_query_by_query_as_slices_end() -> None:
+def test_results_of_windows_due_together_leave_query_by_query_as_slices_end() -> None:
     one = Class(BUSY, "edf-hr")
     one.run(0, 13)
     twelfth = [(at, query) for at, query in one.came if at >= 12.0]

@@ -70,7 +70,7 @@ def query_of(place: int, range_: int, slide: int, kind: str = "AT MOST") -> Any:
         ("hybrid", [2, 2, 2, 3, 3, 5, 5], [2, 2, 5]),
     ],
 )
-def test_each_schedule_shortens_slides_as_in_golabs_example(
+def test_each_schedule_gives_windows_the_slides_of_golabs_example(
     schedule: PeriodicKind, short: list[int], long: list[int]
 ) -> None:
     settings = WindowSettings(schedule=schedule)
@@ -86,7 +86,7 @@ def test_a_window_keeps_its_exact_slide_and_other_windows_adapt() -> None:
     assert one.answers["q0"] == one.answers["q1"] == [(end, (end - 1) * SECOND) for end in (3, 6, 9, 12)]
 
 
-def test_a_scan_keeps_its_results_until_shorter_windows_have_used_them() -> None:
+def test_results_of_a_scan_are_kept_until_shorter_windows_have_used_them() -> None:
     one = Class([(2, 1), (5, 1), (5, 1, ""), (3, 1)], WindowSettings())
     assert len({id(window._schedule) for window in one.windows}) == 1
     one.offer(*range(8))
@@ -104,7 +104,7 @@ def test_a_scan_keeps_its_results_until_shorter_windows_have_used_them() -> None
         ("late-pending", [[2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [4, 8, 12, 16, 20]]),
     ],
 )
-def test_windows_that_are_late_slide_by_their_whole_bound(late: Late, ends: list[list[int]]) -> None:
+def test_a_window_that_runs_late_slides_by_its_declared_maximum(late: Late, ends: list[list[int]]) -> None:
     one = Class([(9, 2), (20, 5)], WindowSettings(schedule="aggressive", late=late))
     one.offer(*range(21))
     assert [one.ends(place) for place in range(2)] == ends
@@ -113,7 +113,7 @@ def test_windows_that_are_late_slide_by_their_whole_bound(late: Late, ends: list
     assert [one.ends(place)[len(ends[place]) :] for place in range(2)] == [[22, 24], [22, 24]]
 
 
-def test_a_gap_without_tuples_has_no_answers_and_takes_no_time() -> None:
+def test_windows_in_a_long_gap_between_tuples_have_no_answers_and_cost_no_time() -> None:
     one = Class([(4, 2), (6, 3)], WindowSettings(late="late"))
     one.offer(1, 10**9, 10**9 + 9)
     assert all(end < 10 or end > 10**9 for place in range(2) for end in one.ends(place))
@@ -121,14 +121,14 @@ def test_a_gap_without_tuples_has_no_answers_and_takes_no_time() -> None:
     assert min(end for end in one.ends(0) if end > 10) <= 10**9 + 2
 
 
-def test_a_window_uses_shared_panes_that_do_not_divide_its_bound() -> None:
+def test_a_window_uses_shared_panes_that_do_not_divide_its_declared_maximum_slide() -> None:
     one = Class([(6, 2, "")], WindowSettings())
     one.runner.add(query_of(1, 12, 5))
     assert one.periods == [1, 2]
     assert {window._store.pane for window in one.windows} == {2 * SECOND}
 
 
-def test_window_ends_that_changed_settings_add_are_answered_without_new_event_time() -> None:
+def test_window_ends_added_by_changed_settings_are_answered_before_event_time_advances() -> None:
     one = Class([(20, 10), (4, 2)], WindowSettings(schedule="none"))
     one.offer(0, 7)
     one.runner.network.windows = WindowSettings(schedule="aggressive")
@@ -136,7 +136,7 @@ def test_window_ends_that_changed_settings_add_are_answered_without_new_event_ti
     assert one.ends(0) == [2, 4, 6]
 
 
-def test_scan_results_are_not_looked_up_by_key_codes_that_have_changed() -> None:
+def test_results_of_a_scan_are_used_for_the_right_keys_although_older_keys_expired() -> None:
     """Check the answers that a shorter window gets from an earlier scan, if group codes have changed since that scan."""
     keyed = parse_create_stream("CREATE STREAM t (ts int64, k int64, WATERMARK FOR ts AS ts)")
     answers: dict[str, set[tuple[int, int, int]]] = {}

@@ -332,7 +332,9 @@ def test_an_interval_is_added_in_microseconds() -> None:
         ("20200229", TIMESTAMP, "failed"),
     ],
 )
-def test_casts_from_text_read_the_value_or_fail(written: str, type_: DataType, expected: Any) -> None:
+def test_a_cast_from_text_gives_the_value_or_fails_if_the_type_cannot_hold_it(
+    written: str, type_: DataType, expected: Any
+) -> None:
     assert value_of(Cast(text(written), type_)) == expected
     tried = value_of(Cast(text(written), type_, try_=True))
     assert tried == (None if expected == "failed" else expected)
@@ -360,11 +362,13 @@ def test_casts_from_text_read_the_value_or_fail(written: str, type_: DataType, e
         (Literal(16_777_216.0, FLOAT32), STRING, "16777216.0"),
     ],
 )
-def test_casts_of_numbers_round_or_fail(value: Literal, type_: DataType, expected: Any) -> None:
+def test_a_cast_of_a_number_rounds_it_or_fails_if_the_type_cannot_hold_it(
+    value: Literal, type_: DataType, expected: Any
+) -> None:
     assert value_of(Cast(value, type_)) == expected
 
 
-def test_a_bad_text_fails_only_its_row() -> None:
+def test_a_text_that_is_no_number_fails_only_the_cast_of_its_own_row() -> None:
     over = train((STRING, ["1", "x", "3", None]))
     assert evaluated(Cast(WORD, INT64), over) == ([1, None, 3, None], {"text is not a int64": 1})
     assert evaluated(Cast(WORD, INT64, try_=True), over) == ([1, None, 3, None], {})
@@ -403,7 +407,7 @@ def test_a_decimal_beyond_18_digits_fails() -> None:
     assert evaluated(call("multiply", Column(0, wide), Column(0, wide)), over)[0] == [None, 1]
 
 
-def test_data_under_a_null_cannot_fail_a_row() -> None:
+def test_a_stored_value_that_is_marked_as_null_cannot_fail_its_row() -> None:
     over = Train(
         (Values(INT64, np.array([2**63 - 1, 1]), np.array([False, True])),),
         np.zeros(2),
@@ -411,7 +415,7 @@ def test_data_under_a_null_cannot_fail_a_row() -> None:
     assert evaluated(call("add", X, integer(1)), over) == ([None, 2], {})
 
 
-def test_a_row_fails_once_for_its_first_reason() -> None:
+def test_a_row_that_fails_for_two_reasons_is_counted_for_the_first_only() -> None:
     failures = RowFailures()
     failures.add(np.array([True, False, False]), "overflow")
     failures.add(np.array([True, True, False]), "bad text")

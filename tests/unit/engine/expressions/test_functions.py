@@ -69,7 +69,7 @@ from engine.expressions.functions import (
         ("date_trunc", [STRING, TIMESTAMP], [STRING, TIMESTAMP], TIMESTAMP),
     ],
 )
-def test_argument_types_decide_the_signature(
+def test_the_types_of_arguments_decide_the_signature_of_a_function(
     name: str, given: list[DataType | None], wanted: list[DataType], result: DataType
 ) -> None:
     signature = resolve(name, given)
@@ -117,7 +117,7 @@ def test_wrong_arguments_are_refused_with_a_hint(
     assert hint in caught.value.hint
 
 
-def test_types_have_a_common_type_if_values_can_be_converted() -> None:
+def test_column_types_have_a_common_type_only_if_values_can_be_converted() -> None:
     assert common_type([INT32, INT64]) == INT64
     assert common_type([decimal(4, 2), INT32]) == decimal(12, 2)
     assert common_type([decimal(18, 0), decimal(18, 10)]) == decimal(18, 10)

@@ -117,7 +117,7 @@ def test_a_short_window_that_closes_keeps_the_panes_of_a_long_window(queries: tu
     assert counts(run, long) == [(5, 2), (10, 2), (25, 1), (30, 1)]
 
 
-def test_two_windows_in_a_query_over_the_same_input_keep_their_own_panes() -> None:
+def test_a_union_of_a_long_and_a_short_window_keeps_the_panes_of_the_long_window() -> None:
     run = class_of(f"{LONG} UNION ALL {SHORT}")
     feed(run, *(row(second) for second in range(12))).finish()
     tens = [(end / SECOND, count) for start, end, count in run.rows("q0") if end - start == 10 * SECOND]
@@ -151,7 +151,7 @@ def test_a_select_added_while_running_starts_with_new_input() -> None:
     assert (run.rows("q0"), run.rows("late")) == ([(1.0,), (2.0,)], [(4.0,)])
 
 
-def test_a_scheduler_extended_query_by_query_equals_a_scheduler_built_at_once() -> None:
+def test_adding_queries_one_by_one_gives_the_same_operator_estimates_as_adding_them_at_once() -> None:
     joined = "SELECT l.n FROM t AS l JOIN t AS r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts"
     queries = ["SELECT x FROM t WHERE k = 1", LONG, "SELECT n FROM s", joined, f"{SHORT} WHERE k = 1", SHORT]
     grown, other = class_of(), class_of()
@@ -163,7 +163,7 @@ def test_a_scheduler_extended_query_by_query_equals_a_scheduler_built_at_once() 
     assert grown.runner.scheduled.believed().segments == other.runner.scheduled.believed().segments
 
 
-def test_measurements_stay_when_a_query_is_added() -> None:
+def test_adding_a_query_keeps_the_measurements_of_running_operators() -> None:
     run = feed(class_of("SELECT x FROM t"), *(row(second) for second in range(200)))
     before = run.runner.scheduled.believed().estimates
     taken = [run.runner.scheduled.tuples[place] for place in range(len(before))]
@@ -172,7 +172,7 @@ def test_measurements_stay_when_a_query_is_added() -> None:
     assert [run.runner.scheduled.tuples[place] for place in range(len(before) + 1)] == [*taken, 0]
 
 
-def test_waiting_input_reaches_all_queries_that_run_when_it_is_processed() -> None:
+def test_queued_input_reaches_queries_that_were_added_after_it_arrived() -> None:
     run = class_of("SELECT x FROM t", "SELECT n FROM s")
     run.step(1)
     run.offer("t", [row(0, x=1.0)])

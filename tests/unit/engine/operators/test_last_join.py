@@ -55,7 +55,7 @@ def test_a_lookup_finds_the_newest_row_of_its_key_at_its_event_time() -> None:
     assert sorted(set(nodes(run))) == ["last", "lookup", "project", "source:s", "source:t"]
 
 
-def test_conditions_apply_to_the_found_row_and_windows_use_the_time_of_the_lookup() -> None:
+def test_where_applies_to_the_looked_up_row_and_windows_use_the_time_of_the_lookup() -> None:
     where = "SELECT s.id AS a FROM s JOIN t [LAST BY k] p ON s.k = p.k WHERE p.n > 5"
     window = "SELECT sum(c) AS c FROM (SELECT s.ts AS ts, t.n AS c FROM s JOIN t [LAST BY k] ON s.k = t.k) AS x [RANGE 1 SECOND]"
     run = class_of(where, window)
@@ -67,7 +67,7 @@ def test_conditions_apply_to_the_found_row_and_windows_use_the_time_of_the_looku
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 7))
-def test_lookups_match_a_sorted_list(seed: int, steps: int, train_max: int) -> None:
+def test_lookups_of_last_rows_equal_those_in_a_sorted_list(seed: int, steps: int, train_max: int) -> None:
     chance, rows = random.Random(seed), list[tuple[int, int, str, int]]()
     sql = "SELECT s.id AS a, t.n AS n FROM s LEFT JOIN t [LAST BY k, g] ON s.k = t.k AND s.g = t.g"
     run, asked = Run(planned({"q0": Statement(sql, "")}), train_max), []
@@ -183,7 +183,7 @@ def test_a_stream_that_looks_itself_up_is_refused() -> None:
         class_of("SELECT a.n FROM t a JOIN t [LAST BY k] b ON a.k = b.k")
 
 
-def test_a_query_that_looks_up_its_own_stream_is_not_admitted() -> None:
+def test_a_class_with_a_query_that_looks_up_its_own_stream_is_refused() -> None:
     streams = ("CREATE STREAM t (ts int64, k int32, WATERMARK FOR ts AS ts)",)
     inner = "SELECT ts, k FROM t"
     outer = "SELECT q.k FROM q JOIN t [LAST BY k] b ON q.k = b.k"

@@ -35,13 +35,13 @@ def fed(run: Run) -> list[tuple[float, ...]]:
 
 
 @pytest.mark.parametrize("sql", OUTER)
-def test_window_bounds_over_a_subquery_mean_the_outer_window(sql: str) -> None:
+def test_window_start_and_end_over_a_subquery_mean_the_outer_window(sql: str) -> None:
     text = sql.format(f"({INNER}) AS q [RANGE 2 SECONDS]")
     assert fed(class_of(text)) == OUTER[sql]
 
 
 @pytest.mark.parametrize("sql", OUTER)
-def test_window_bounds_over_a_named_query_mean_the_outer_window(sql: str) -> None:
+def test_window_start_and_end_over_a_named_query_mean_the_outer_window(sql: str) -> None:
     text = sql.format("inner_query [RANGE 2 SECONDS] AS q")
     assert fed(Run(planned({"q0": Statement(text, "", {"inner_query": INNER})}))) == OUTER[sql]
 
@@ -52,7 +52,7 @@ def test_a_query_can_group_by_the_qualified_end_of_the_inner_window() -> None:
     assert found == [(4, 1, 2), (4, 2, 2), (4, 3, 1)]
 
 
-def test_window_bounds_without_an_outer_time_window_mean_the_inner_window() -> None:
+def test_window_start_and_end_without_an_outer_time_window_mean_the_inner_window() -> None:
     assert fed(class_of(f"SELECT window_start, window_end, c FROM ({INNER}) AS q")) == [
         (0, 1, 2),
         (1, 2, 2),
@@ -62,6 +62,6 @@ def test_window_bounds_without_an_outer_time_window_mean_the_inner_window() -> N
     assert fed(class_of(rows)) == [(0, 1, 2), (0, 1, 2), (1, 2, 2), (1, 2, 2), (2, 3, 1)]
 
 
-def test_group_by_the_outer_windows_end_does_not_group_the_inner_end() -> None:
+def test_a_query_grouped_by_the_outer_windows_end_cannot_select_the_inner_windows_end() -> None:
     with pytest.raises(PlanningError, match="neither in GROUP BY nor inside an aggregate"):
         class_of(f"SELECT q.window_end, sum(c) FROM ({INNER}) AS q [RANGE 2 SECONDS] GROUP BY window_end")

@@ -184,7 +184,7 @@ def test_invalid_query_is_refused_with_place_and_hint(sql: str) -> None:
     assert str(refusal(sql)) == MESSAGES[sql]
 
 
-def test_place_is_counted_in_lines_of_the_users_text() -> None:
+def test_place_of_an_error_is_the_line_and_column_in_the_users_text() -> None:
     problem = refusal("-- hot ones\n\nSELECT ts,\n       temq\nFROM readings")
     assert (problem.line, problem.column) == (4, 8)
 
@@ -195,7 +195,7 @@ def test_error_of_a_statement_is_moved_to_its_place_in_the_file() -> None:
     assert str(refusal("SELECT temq FROM readings").moved(10, 4)).startswith("line 11, column 12: ")
 
 
-def test_error_survives_pickling() -> None:
+def test_planning_error_is_unchanged_after_pickling() -> None:
     problem = refusal("SELECT * FROM reading")
     copy = pickle.loads(pickle.dumps(problem))
     assert (type(copy), str(copy), copy.line, copy.column) == (PlanningError, str(problem), 1, 15)

@@ -278,7 +278,7 @@ def test_a_statement_of_other_systems_is_planned(sql: str) -> None:
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_a_refused_construct_is_named_with_what_to_write_instead(sql: str) -> None:
+def test_the_error_for_a_construct_of_another_system_says_what_to_write_instead(sql: str) -> None:
     with pytest.raises(PlanningError) as caught:
         plan_all(sql, CATALOG)
     assert str(caught.value) == REFUSED[sql]
@@ -312,7 +312,7 @@ def can_be_planned(example: str, catalog: SqlCatalog, stream: str) -> bool:
 
 
 @pytest.mark.parametrize("example", GENERAL)
-def test_suggestions_of_hints_can_be_planned(example: str) -> None:
+def test_sql_examples_in_general_hints_can_be_planned(example: str) -> None:
     assert can_be_planned(example, EXAMPLES, "s")
 
 
@@ -328,7 +328,7 @@ def test_no_supported_function_is_listed_as_unsupported() -> None:
     assert {name for name in known if name.startswith(tuple(PREFIXES))} == set()
 
 
-def test_no_function_belongs_to_two_constructs() -> None:
+def test_no_function_of_other_systems_is_listed_under_two_constructs() -> None:
     names = [name for construct in CONSTRUCTS for name in construct.functions.split()]
     assert sorted(names) == sorted(set(names))
 
@@ -357,5 +357,5 @@ def test_a_name_is_suggested_only_if_it_is_similar(name: str, suggested_names: l
 @pytest.mark.parametrize(
     ("one", "other", "count"), [("", "abc", 3), ("avg", "avg", 0), ("agv", "avg", 1), ("foo", "floor", 2)]
 )
-def test_a_swap_of_neighbours_counts_as_a_single_edit(one: str, other: str, count: int) -> None:
+def test_two_swapped_letters_count_as_one_edit_between_names(one: str, other: str, count: int) -> None:
     assert edits(one, other) == edits(other, one) == count

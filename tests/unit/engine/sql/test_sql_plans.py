@@ -390,7 +390,7 @@ def test_a_window_result_has_the_windows_end_as_its_event_time() -> None:
 # --- joins ----------------------------------------------------------------------------------------------
 
 
-def test_join_conditions_become_keys_bounds_filters_and_a_residual() -> None:
+def test_the_planner_splits_join_conditions_into_keys_time_bounds_filters_and_the_rest() -> None:
     sql = (
         "SELECT a.price FROM trades a, trades b WHERE a.symbol = b.symbol AND b.at >= a.at "
         "AND b.at < a.at + INTERVAL '1 minute' AND b.price > a.price AND a.ok"
@@ -441,7 +441,7 @@ def test_windows_on_both_sides_make_a_window_join() -> None:
     assert planned(sql) == Project(below, (Column(6, FLOAT64),), fields(temp=FLOAT64))
 
 
-def test_join_with_a_table_keeps_conditions_on_the_table_as_residual() -> None:
+def test_a_join_with_a_table_checks_conditions_on_the_table_within_the_join() -> None:
     sql = "SELECT temp, name FROM readings JOIN sensors USING (sensor) WHERE floor = 3 AND temp > 1"
     below = TableJoin(
         Filter(Scan(READINGS), holds("greater", TEMP, value(1.0))),
@@ -455,7 +455,7 @@ def test_join_with_a_table_keeps_conditions_on_the_table_as_residual() -> None:
     assert planned(sql) == Project(below, (TEMP, Column(7, STRING)), fields(temp=FLOAT64, name=STRING))
 
 
-def test_left_join_keeps_where_above_the_join_and_on_inside() -> None:
+def test_a_left_join_applies_where_after_the_join_and_on_within_the_join() -> None:
     sql = (
         "SELECT r.* FROM readings r LEFT JOIN sensors s ON r.sensor = s.sensor AND r.temp > 1 "
         "WHERE s.name IS NULL"

@@ -55,7 +55,7 @@ def test_where_of_an_inner_query_applies_before_the_window() -> None:
     assert run.rows("q0") == [(1,), (24,)]
 
 
-def test_having_and_groups_apply_to_the_tuples_of_the_window() -> None:
+def test_group_by_and_having_of_a_row_window_apply_to_the_tuples_in_the_window() -> None:
     run = class_of(
         "SELECT k, count(*) AS c FROM t [ROWS 4 SLIDE 2] WHERE n > 0 GROUP BY k HAVING count(*) > 1"
     )
@@ -128,7 +128,7 @@ def test_scaled_counts_use_the_kept_fractions_of_the_window() -> None:
     assert run.rows("q0") == [(6.0,), (2.0,)]
 
 
-def test_progress_of_event_time_does_not_reach_a_row_window() -> None:
+def test_advancing_event_time_gives_a_row_window_no_work() -> None:
     run = class_of("SELECT count(*) AS c FROM t [ROWS 2] WHERE k = 1")
     run.runner.advance("t", 10**9, 1.0)
     assert not any(queued(node) for node in run.runner.network.nodes)

@@ -130,7 +130,7 @@ def test_queries_that_differ_have_different_plans(one: str, other: str) -> None:
     assert planned(one) != planned(other)
 
 
-def test_queries_that_differ_only_in_names_share_all_but_the_projection() -> None:
+def test_queries_that_differ_only_in_column_names_have_equal_plans_below_the_projection() -> None:
     one = planned("SELECT region AS a, avg(temp) AS b FROM readings [RANGE 1 MINUTE] GROUP BY region")
     other = planned(
         "SELECT avg(x.temp) AS mean, x.region FROM readings [RANGE 1 MINUTE] AS x GROUP BY x.region"

@@ -22,7 +22,7 @@ from scheduler.capacity.redistribution import ClassAccount
 
 ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
-# Usages which, at original shares, move a share of 0.265 from gold and 0.135 from silver to bronze.
+# Usages of the three classes: from original shares, a redistribution moves 0.265 from gold and 0.135 from silver to bronze.
 BRONZE_IN_NEED = {"gold": 0.1, "silver": 0.5, "bronze": 5.0}
 AFTER_BRONZE_IN_NEED = {"gold": 0.335, "silver": 0.165, "bronze": 0.5}
 
@@ -84,7 +84,7 @@ def test_without_scaling_load_managers_get_only_the_new_share() -> None:
     assert scaled == {name: pytest.approx((1.0, share)) for name, share in AFTER_BRONZE_IN_NEED.items()}
 
 
-def test_no_command_is_sent_when_nothing_moves() -> None:
+def test_no_command_is_sent_if_a_redistribution_moves_no_share() -> None:
     capacity = core()
     assert redistribute(capacity, dict.fromkeys(ORIGINALS, 2.0)) == ()
     assert capacity.shares == ORIGINALS
@@ -117,14 +117,14 @@ def test_without_any_report_nothing_moves() -> None:
     assert capacity.handle(RedistributionDue(), 0.0) == ()
 
 
-def test_reports_from_before_a_move_do_not_count_after_it() -> None:
+def test_usage_reports_from_before_a_move_of_shares_do_not_count_after_the_move() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     report(capacity, BRONZE_IN_NEED)
     assert capacity.handle(ReclaimRequested("gold"), 0.0) != ()
     assert capacity.handle(RedistributionDue(), 0.0) == ()
 
 
-def test_a_reclaim_that_moves_nothing_keeps_the_reports() -> None:
+def test_usage_reports_stay_valid_after_a_reclaim_that_moves_no_share() -> None:
     capacity = core()
     report(capacity, BRONZE_IN_NEED)
     assert capacity.handle(ReclaimRequested("gold"), 0.0) == ()
@@ -308,7 +308,7 @@ def assert_lent(capacity: CapacityCore, at: float, expected: dict[str, dict[str,
     }
 
 
-def test_at_original_shares_the_ledger_shows_no_lent_capacity() -> None:
+def test_while_all_shares_are_original_the_ledger_shows_no_lent_capacity() -> None:
     capacity = core()
     redistribute(capacity, dict.fromkeys(ORIGINALS, 2.0))
     assert_lent(capacity, 100.0, {})

@@ -9,7 +9,7 @@ TWO = [Node("a", 2), Node("b", 2)]
 
 
 def shard(name: str, weight: float = 1.0, number: int = 0, on: str = "", load: float = 0.0) -> Shard:
-    """Return a shard; a shard with a node (`on`) has a host of its own there."""
+    """Return a shard. If `on` names a node, the shard already has a host of its own on this node."""
     return Shard(name, number, weight, load, Seat(on, f"{on}-{name}{number}") if on else None)
 
 
@@ -32,7 +32,7 @@ def test_the_heaviest_shards_are_placed_first() -> None:
     assert nodes_of(place(TWO, shards)) == {"c20": "a", "a10": "b", "b10": "b"}
 
 
-def test_shards_of_a_class_go_to_different_nodes_even_if_those_are_heavier() -> None:
+def test_a_second_shard_of_a_class_goes_to_another_node_although_that_node_is_heavier() -> None:
     there = [shard("gold", 1, on="a"), shard("silver", 9, on="b")]
     assert nodes_of(place(TWO, [*there, shard("gold", 1, number=1)]))["gold1"] == "b"
 
@@ -131,7 +131,7 @@ def test_a_shard_prefers_a_node_without_shards_of_its_class() -> None:
     assert relief([*TWO, Node("c", 2)], [*there, *others]) == Move(("silver", 0), "a", "c")
 
 
-def test_if_the_most_loaded_node_cannot_be_relieved_the_next_node_is() -> None:
+def test_if_no_shard_can_leave_the_most_loaded_node_the_next_node_is_relieved() -> None:
     there = [
         shard("gold", on="a", load=9.0),
         shard("silver", on="b", load=1.5),

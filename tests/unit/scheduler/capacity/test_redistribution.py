@@ -39,7 +39,7 @@ def assert_shares(actual: Mapping[str, float], gold: float, silver: float, bronz
     assert dict(actual) == pytest.approx({"gold": gold, "silver": silver, "bronze": bronze}, abs=1e-12)
 
 
-def test_spare_capacity_goes_to_the_class_in_need_and_the_rest_returns_to_the_highest() -> None:
+def test_spare_capacity_goes_to_the_class_in_need_and_what_remains_to_the_highest_class() -> None:
     moved = redistribute([account("gold", 0.1), account("silver", 0.5), account("bronze", 5.0)])
     # Gold can spare a share of 0.51, silver 0.135. Bronze needs 0.4 of this sum, and gold gets the other 0.245 back.
     assert_shares(moved, 0.335, 0.165, 0.5)
@@ -127,7 +127,7 @@ def test_a_class_without_a_report_neither_supplies_nor_demands() -> None:
     assert_shares(moved, 0.6, 0.385, 0.015)
 
 
-def test_usage_within_the_reserve_supplies_nothing() -> None:
+def test_a_class_whose_unused_capacity_is_within_its_reserve_lends_nothing() -> None:
     assert_shares(
         redistribute([account("gold", 0.951), account("silver", 2.0), account("bronze", 1.0)]), 0.6, 0.3, 0.1
     )
@@ -144,7 +144,9 @@ def test_a_class_with_a_load_above_its_share_lends_nothing_whatever_its_headroom
     ("lendable", "min_share", "floor"),
     [(1.0, 0.0, 0.03), (0.25, 0.0, 0.45), (1.0, 0.2, 0.2), (0.9, 0.2, 0.2)],
 )
-def test_an_idle_class_lends_down_to_its_floor(lendable: float, min_share: float, floor: float) -> None:
+def test_an_idle_class_lends_its_share_down_to_the_minimum_that_its_terms_allow(
+    lendable: float, min_share: float, floor: float
+) -> None:
     gold = account("gold", 0.0, lendable=lendable, min_share=min_share)
     moved = redistribute([gold, account("silver", 9.0), account("bronze", 1.0)])
     assert_shares(moved, floor, 0.9 - floor, 0.1)
@@ -198,7 +200,7 @@ def test_reclaim_at_or_above_the_original_share_changes_nothing() -> None:
     assert_shares(reclaim(accounts, "bronze"), 0.6, 0.2, 0.2)
 
 
-def test_loans_match_the_shares_lenders_lack_with_the_shares_borrowers_hold() -> None:
+def test_loans_assign_the_share_that_each_lender_lacks_to_the_borrowers_that_have_it() -> None:
     originals = {"a": 0.5, "b": 0.25, "c": 0.125, "d": 0.125}
     loans = lent_shares(originals, {"a": 0.25, "b": 0.1875, "c": 0.25, "d": 0.3125})
     assert loans == [("a", "c", 0.125), ("a", "d", 0.125), ("b", "d", 0.0625)]

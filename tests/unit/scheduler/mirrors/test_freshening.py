@@ -26,7 +26,7 @@ def test_five_objects_are_refreshed_as_in_the_thesis(interests: list[float], pri
 
 
 def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size() -> None:
-    """Compute the thesis's large case (Table 2.3) at twice the size, with object sizes as in its Fig. 2.11."""
+    """Refresh twice as many objects as the largest example of the thesis (Table 2.3), with sizes as in Fig. 2.11 of the thesis."""
     count, rng = 1_000_000, np.random.default_rng(1)
     changes, sizes = rng.gamma(1.0, 2.0, count), 1.0 + rng.pareto(1.1, count)
     interests = 1.0 / np.arange(1, count + 1)
@@ -47,7 +47,7 @@ def test_objects_with_interest_equal_to_change_are_refreshed_in_proportion() -> 
 
 
 def test_an_object_that_changes_rarely_and_is_used_often_comes_first() -> None:
-    """Check two objects: one with change rate 1, and one with half its interest and change rate 5, which gets no bandwidth."""
+    """The second object is used half as often as the first object, and changes five times as often. It gets no bandwidth."""
     assert refreshes([2, 1], [1, 5], 0.5).frequencies == pytest.approx([0.5, 0.0])
 
 

@@ -28,13 +28,13 @@ def test_a_chain_multiplies_selectivities_and_adds_expected_costs() -> None:
     assert_segments(segments, (0.2, 4.0, 15), (0.4, 6.0, 15), (2.0, 10.0, 15))
 
 
-def test_a_chain_has_s_over_t_answers_per_ideal_time_and_s_over_t_squared() -> None:
+def test_a_chain_of_operators_has_the_ratios_s_over_t_and_s_over_t_squared() -> None:
     first = CHAIN.segments(estimates((1, 0.5), (4, 0.2), (10, 2)))[0]
     assert first.answers_per_ideal == pytest.approx(0.2 / 15)
     assert first.answers_per_ideal_sq == pytest.approx(0.2 / 15**2)
 
 
-def test_an_operator_that_keeps_nothing_costs_only_itself() -> None:
+def test_the_expected_cost_of_an_operator_without_output_is_only_its_own() -> None:
     segments = CHAIN.segments(estimates((1, 0.0), (4, 0.2), (10, 2)))
     assert_segments(segments, (0.0, 1.0, 15), (0.4, 6.0, 15), (2.0, 10.0, 15))
 
@@ -51,7 +51,7 @@ JOIN = Network(
 JOIN_ESTIMATES = estimates((1, 0.5), (2, 0.25), (3, 4.0), (3, 2.0), (5, 1.0))
 
 
-def test_the_ideal_cost_of_a_joined_tuple_counts_both_sides_and_the_join_twice() -> None:
+def test_the_ideal_cost_of_a_joined_pair_includes_both_sides_and_two_join_calls() -> None:
     assert JOIN.ideal_costs(JOIN_ESTIMATES) == {4: 1 + 2 + 2 * 3 + 5}
 
 
@@ -78,7 +78,7 @@ SHARED = Network(
 )
 
 
-def test_a_shared_operator_adds_up_the_queries_below_it() -> None:
+def test_a_shared_operator_has_the_sum_of_selectivities_and_costs_of_its_queries() -> None:
     segments = SHARED.segments(estimates((1, 0.5), (3, 0.4), (9, 0.1)))
     # The cost of the shared operator counts once. The selectivities of the two queries are added. T is the smaller T of the two queries.
     assert_segments(segments, (0.5 * (0.4 + 0.1), 1 + 0.5 * (3 + 9), 4), (0.4, 3, 4), (0.1, 9, 10))
@@ -90,7 +90,7 @@ def test_a_shared_operator_divides_each_querys_answers_by_its_ideal_cost() -> No
     assert shared.answers_per_ideal_sq == pytest.approx(0.2 / 16 + 0.05 / 100)
 
 
-def test_two_paths_to_one_root_are_one_query() -> None:
+def test_an_operator_with_two_paths_to_one_root_has_one_ideal_time() -> None:
     network = Network(
         (
             ScheduledOperator("a", (1, 2), source=True),
@@ -119,14 +119,14 @@ def slopes(network: Network, *cost_and_selectivity: tuple[float, float]) -> list
     return chain_slopes(NetworkEstimates(network, estimates(*cost_and_selectivity)))
 
 
-def test_operators_of_one_envelope_segment_have_one_slope() -> None:
+def test_operators_of_one_segment_of_the_lower_envelope_have_the_same_slope() -> None:
     # Points (time, memory left) of the progress chart: (0, 1), (1, 0.9), (2, 0.2), (6, 0).
     # Operator b releases more memory than a, so both have the slope from the start to the end of b, (1 − 0.2)/2.
     # Operator c has its own slope 0.2/4: a tuple costs c 20, but only 0.2 of the tuples reach c.
     assert slopes(CHAIN, (1, 0.9), (1 / 0.9, 2 / 9), (20, 1)) == pytest.approx([0.4, 0.4, 0.05])
 
 
-def test_with_falling_slopes_each_operator_is_its_own_segment() -> None:
+def test_if_slopes_fall_along_a_chain_each_operator_has_its_own_slope() -> None:
     # The progress chart has the points (time, memory left) (0, 1), (1, 0.5), (2, 0.25), (4, 0).
     assert slopes(CHAIN, (1, 0.5), (2, 0.5), (8, 1)) == pytest.approx([0.5, 0.25, 0.125])
 
@@ -137,7 +137,7 @@ def test_an_operator_that_multiplies_tuples_gets_the_slope_of_its_successors() -
     assert slopes(network, (1, 2.0), (1, 0.5)) == pytest.approx([1 / 3, 1 / 3])
 
 
-def test_the_size_of_tuples_counts_in_the_chart() -> None:
+def test_the_slope_of_an_operator_counts_smaller_tuples_as_released_memory() -> None:
     # Points (time, memory left): (0, 1), (1, 0.5·0.2), (2, 0).
     # The first operator halves the number of tuples and reduces the size of a tuple to 0.2.
     network = Network((ScheduledOperator("a", (1,), source=True, size_out=0.2), ScheduledOperator("b")))

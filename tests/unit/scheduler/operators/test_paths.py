@@ -1,4 +1,4 @@
-"""MavStream's policies on the thesis's examples: the capacities that it computes, and how paths are cut and pruned."""
+"""MavStream's policies on the examples of its thesis: capacities of paths, and how paths are cut into segments and pruned."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from scheduler.operators.policies.paths import (
 
 
 def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEstimates:
-    """Return estimates of operators, each given by downstream, cost, selectivity and output size. Operators without input are sources."""
+    """Return estimates of a network. Each tuple describes an operator: its downstream operators, cost, selectivity and output size."""
     fed = {below for downstream, *_ in given for below in downstream}
     operators = tuple(
         ScheduledOperator(f"O{place + 1}", downstream, place not in fed, size)
@@ -41,7 +41,7 @@ def test_a_segment_releases_the_memory_of_the_tuples_it_processes() -> None:
 
 
 # In Figure 4.2a project and select form one segment before a join; in 4.2b each operator is its own segment.
-def test_an_operator_that_releases_more_joins_the_segment_before_it() -> None:
+def test_an_operator_that_releases_more_memory_than_the_one_before_joins_its_segment() -> None:
     project, select, join = ((1,), 1.0, 1.0, 0.8), ((2,), 1.0, 0.5, 0.8), ((), 10.0, 1.0, 1.0)
     assert cut(believed(project, select, join), (0, 1, 2)) == [(1.0, (0, 1)), (0.8, (2,))]
 
@@ -61,7 +61,7 @@ def test_a_simplified_path_has_at_most_two_segments(gamma: float, segments: list
     assert [found for _, found in cut_once(path, (0, 1, 2, 3), gamma)] == segments
 
 
-def test_a_segment_contained_in_another_is_dropped() -> None:
+def test_a_path_segment_contained_in_another_segment_is_dropped() -> None:
     segments = [(1.0, (0, 1)), (1.0, (0, 1, 2)), (1.0, (3,)), (0.5, (1, 2)), (1.0, (2, 4))]
     assert whole_segments(segments) == [(1.0, (0, 1, 2)), (1.0, (2, 4)), (1.0, (3,))]
 
@@ -79,8 +79,8 @@ def drained(kind: str, network: NetworkEstimates) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "order"),
     [
-        ("path", [2, 3, 0, 1]),  # capacities of the paths: 1/3 and 1/2 tuples per second
-        ("segment", [0, 2, 3, 1]),  # memory released per second by the segments: 0.9, 1/2 and 1/20
+        ("path", [2, 3, 0, 1]),  # The capacities of the two paths are 1/3 and 1/2 tuples per second.
+        ("segment", [0, 2, 3, 1]),  # The three segments release 0.9, 1/2 and 1/20 of memory per second.
     ],
 )
 def test_operators_of_a_path_or_segment_run_in_order_from_source_to_end(kind: str, order: list[int]) -> None:

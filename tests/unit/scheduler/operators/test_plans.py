@@ -24,8 +24,9 @@ MIN_LATENCY = "b1 b2 b1 b6 b1 b4 b2 b1 b3 b2 b1 b5 b3 b2 b1"
 
 
 class Run:
-    """Shell that runs the operators its scheduler picks, on counts of tuples. A call on n tuples takes o +
-    n·p, where o is the cost of a call and p of a tuple.
+    """Shell around a scheduler: it runs the picked operators on numbers of tuples instead of tuples.
+
+    A call with n tuples takes the time o + n·p, where o is the cost of a call and p the cost of a tuple.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Run:
             self.scheduler.ready(operator, 0.0)
 
     def drain(self) -> "Run":
-        """Run until nothing is queued. Record, per answer, the tuples and calls processed before it."""
+        """Run until nothing is queued. For each answer, record the numbers of tuples and of calls before the answer."""
         while (number := self.scheduler.pick(0.0)) != NONE:
             box, tuples = self.network.operators[number], min(self.queued[number], self.train)
             self.calls.append(box.name)
@@ -81,7 +82,7 @@ def one_tuple_each(kind: str) -> Run:
     ("kind", "calls", "total", "mean"),
     [("min-cost", MIN_COST, (15, 6), (12.5, 6)), ("min-latency", MIN_LATENCY, (15, 15), (43 / 6, 43 / 6))],
 )
-def test_traversals_make_the_calls_and_take_the_time_of_the_thesis(
+def test_superboxes_call_operators_in_the_order_and_time_of_the_thesis(
     kind: str, calls: str, total: tuple[int, int], mean: tuple[float, float]
 ) -> None:
     run = one_tuple_each(kind)
@@ -89,7 +90,7 @@ def test_traversals_make_the_calls_and_take_the_time_of_the_thesis(
     assert run.mean_latency == pytest.approx(mean)
 
 
-def test_minimum_latency_wins_while_a_tuple_costs_more_than_a_fifth_of_a_call() -> None:
+def test_traversal_min_latency_is_faster_if_a_tuple_costs_more_than_a_fifth_of_a_call() -> None:
     (cost_p, cost_o), (latency_p, latency_o) = (
         one_tuple_each(kind).mean_latency for kind in ("min-cost", "min-latency")
     )
@@ -102,11 +103,11 @@ def test_minimum_memory_calls_operators_in_the_order_of_the_thesis_pseudocode() 
     assert " ".join(NAMES[one] for one in plan) == "b3 b6 b2 b5 b3 b1 b4 b2"
 
 
-def test_the_next_plan_runs_what_a_plan_left_behind() -> None:
+def test_tuples_left_by_a_decision_plan_are_processed_in_the_next_plan() -> None:
     assert one_tuple_each("min-memory").total[0] == 15
 
 
-def test_with_one_tuple_in_a_chain_all_traversals_make_the_same_calls() -> None:
+def test_all_traversals_of_a_superbox_make_the_same_calls_for_one_tuple_in_a_chain() -> None:
     chain = Network(
         tuple(ScheduledOperator(f"b{4 - n}", (n + 1,) if n < 3 else (), n == 0) for n in range(4))
     )
@@ -152,8 +153,8 @@ def test_a_capped_train_is_pushed_through_before_the_next_train() -> None:
     assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1"
 
 
-def test_box_at_a_time_lets_tuples_wait_inside_and_a_superbox_does_not() -> None:
-    # The same two chains, but neighbouring numbers belong to different chains, so that round robin changes chains after every operator.
+def test_a_superbox_finishes_a_query_before_another_runs_but_round_robin_does_not() -> None:
+    # Operators of the two chains have alternate numbers, so that round robin changes to the other chain after every operator.
     crosswise = Network(
         tuple(
             ScheduledOperator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)
@@ -176,7 +177,7 @@ def test_a_shared_source_runs_alone_and_then_each_query_as_a_whole() -> None:
     assert " ".join(run.drain().calls) == "s b2 b1 c2 c1"
 
 
-def test_sources_that_run_last_wait_until_nothing_is_queued_inside() -> None:
+def test_sources_run_only_when_no_tuple_is_queued_inside_the_network() -> None:
     run = Run(Superbox(), sources_last=True)
     for name in ("b4", "b5", "b6"):
         run.enter(NAMES.index(name), 1)

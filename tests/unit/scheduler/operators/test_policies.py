@@ -102,9 +102,14 @@ def test_static_policies_run_queries_by_priority_and_break_ties_by_number(
 @pytest.mark.parametrize(
     ("kind", "younger_head", "while_older_leads", "when_younger_leads"),
     [
-        ("lsf", 9.0, 11.9, 12.1),  # priority W/T (wait W, T = 8 and 2): equal at time 12
-        ("brt", 4.0, 19.9, 20.1),  # priority W·S/C̄ (S/C̄ = 0.1 and 0.125): equal at time 20
-        ("bsd", 9.5, 9.9, 10.1),  # W·S/(C̄·T²) (factors 0.8/8³, 0.25/2³): equal at time 10
+        ("lsf", 9.0, 11.9, 12.1),  # The priorities W/T (W is the wait, T is 8 and 2) are equal at time 12.
+        ("brt", 4.0, 19.9, 20.1),  # The priorities W·S/C̄ (S/C̄ is 0.1 and 0.125) are equal at time 20.
+        (
+            "bsd",
+            9.5,
+            9.9,
+            10.1,
+        ),  # The priorities W·S/(C̄·T²) (with factors 0.8/8³ and 0.25/2³ of W) are equal at time 10.
     ],
 )
 def test_waiting_policies_switch_to_the_urgent_query_once_it_has_waited_enough(
@@ -194,7 +199,7 @@ def test_the_longest_queue_runs_first_and_ties_go_to_the_lower_number() -> None:
 # -- properties of every policy ------------------------------------------------------------------------
 
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in CLUSTERED_KINDS]
-# These policies decide by arrival order, queue length or due time, not by estimates.
+# Policies that decide by arrival order, queue length or due time, not by estimates of operators.
 BY_TIME = ("rr", "fcfs", "lqf", "superbox", "fixed", "slope-slack", "bucket", "edf")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
@@ -236,7 +241,7 @@ def test_an_idle_operator_runs_again_when_it_has_input_again(kind: str, clusters
 
 
 @every_policy
-def test_a_new_ranking_keeps_exactly_the_ready_operators(kind: str, clusters: int) -> None:
+def test_a_policy_with_a_new_ranking_still_runs_exactly_the_ready_operators(kind: str, clusters: int) -> None:
     chosen = policy(kind, MIXED, clusters, ready="0:0 1:1 2:2 3:3")
     chosen.idle(1)
     chosen.rank(queries((1, 0.1), (1, 1.0), (9, 0.9), (3, 0.3)))
@@ -292,7 +297,7 @@ def test_invalid_policy_settings_are_refused_with_a_hint(name: str, words: str) 
 # -- the policy for freshness ---------------------------------------------------------------------------
 
 
-def test_freshness_prefers_the_query_with_less_to_do_unless_beta_is_zero() -> None:
+def test_the_freshness_policy_prefers_the_query_with_less_queued_work_unless_beta_is_zero() -> None:
     # The priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are the rates 0.5 and 0.33.
     picked = []
     for beta in (1.0, 0.0):

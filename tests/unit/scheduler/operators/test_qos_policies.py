@@ -93,7 +93,7 @@ def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> N
     ],
 )
 @pytest.mark.parametrize("kind", ["slope-slack", "bucket"])
-def test_the_largest_expected_loss_goes_first_and_then_the_earliest_deadline(
+def test_the_operator_with_the_largest_loss_of_utility_runs_first_and_then_the_least_slack(
     kind: str, heads: tuple[float, float], trains: tuple[int, int], first: int
 ) -> None:
     policy = build_policy(policy_of(kind), TWO)
@@ -104,7 +104,7 @@ def test_the_largest_expected_loss_goes_first_and_then_the_earliest_deadline(
     assert policy.pick(0.0) == first
 
 
-# Figures 4.8 to 4.11 of the thesis. Each range has four parts. A utility of 5 in the thesis is 1 here.
+# QoS graphs of Figures 4.8 to 4.11 of the thesis. Slacks and slopes have four buckets each. A utility of 5 in the thesis is 1 in the test.
 FIRST, SECOND = graph((1, 1.0), (3, 0.6), (4, 0.0)), graph((1, 1.0), (5, 0.2))
 GRID = Grid.over([FIRST, SECOND], 4, 4)
 
@@ -136,8 +136,8 @@ def bucket_at(graph: UtilityGraph, latency: float) -> int:
     return buckets[sum(one <= latency for one in latencies)]
 
 
-def test_a_graph_passes_through_its_buckets_as_latency_grows() -> None:
-    # As slack runs out, utility is flat, then falls slowly (slacks of two parts and of one part), then falls fast, and is lost.
+def test_an_operator_passes_through_the_buckets_of_its_qos_graph_as_latency_grows() -> None:
+    # With growing latency the utility is at first flat, then falls slowly, then falls fast, and at last is 0.
     latencies, buckets = GRID.moves(FIRST)
     assert latencies == pytest.approx([-2, -1, 0, 1, 2, 3, 4])
     assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]
@@ -159,7 +159,7 @@ def test_operators_change_buckets_as_time_passes() -> None:
     assert [policy.pick(now) for now in (0.0, 0.9, 1.05, 1.2, 4.9, 5.05, 9.0)] == [0, 0, 0, 3, 3, 3, 0]
 
 
-def test_a_bucket_that_is_never_picked_does_not_grow() -> None:
+def test_a_bucket_policy_needs_bounded_memory_although_one_operator_is_never_picked() -> None:
     policy = BucketPolicy(20, 20, TWO)
     policy.ready(3, 0.0)
     for second in range(2000):

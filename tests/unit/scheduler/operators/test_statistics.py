@@ -31,14 +31,14 @@ def averaged(old: float, sample: float) -> float:
     return (1 - ALPHA) * old + ALPHA * sample
 
 
-def test_nothing_changes_before_a_window_is_full() -> None:
+def test_estimates_of_an_operator_stay_unchanged_until_a_measurement_window_is_full() -> None:
     statistics = starting_at(1.0, 0.5)
     statistics.observe(0, 60, 60, 90.0)
     statistics.observe(0, 39, 0, 3.0)
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
 
 
-def test_a_full_window_is_averaged_in_as_a_whole() -> None:
+def test_a_full_measurement_window_is_averaged_into_the_estimates_as_a_whole() -> None:
     statistics = starting_at(1.0, 0.5)
     statistics.observe(0, 60, 60, 50.0)
     statistics.observe(0, 60, 12, 58.0)
@@ -83,7 +83,7 @@ def test_an_ordinary_window_restarts_the_count_of_outliers_in_a_row() -> None:
     assert believed == [1.0] * 5
 
 
-def test_the_selectivity_of_an_ignored_window_counts() -> None:
+def test_the_selectivity_of_a_window_counts_although_its_cost_is_ignored_as_an_outlier() -> None:
     statistics = starting_at(1.0, 1.0)
     statistics.observe(0, WINDOW, 0, 5.0 * WINDOW)
     assert_believed(statistics, (1.0, averaged(1.0, 0.0)))
@@ -115,7 +115,7 @@ def test_without_adaptation_the_initial_estimates_stay() -> None:
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
 
 
-def test_the_first_measured_cost_of_a_call_without_tuples_replaces_the_estimate() -> None:
+def test_the_first_measured_call_without_tuples_replaces_the_initial_cost_estimate() -> None:
     statistics = starting_at(1e-6, 0.5)
     statistics.observe_call(0, 40, 2.0)
     assert_believed(statistics, (2.0, averaged(0.5, 40.0)))
@@ -140,7 +140,7 @@ def test_the_selectivity_of_an_operator_that_rarely_emits_stays_stable() -> None
     assert believed[-1] == pytest.approx(1 / 50_000, rel=0.5)
 
 
-def test_three_outputs_where_almost_none_was_expected_count_at_once() -> None:
+def test_unexpected_output_of_an_operator_changes_its_selectivity_estimate_early() -> None:
     statistics = starting_at(1.0, 1e-9)
     for given in (0, 0.5, 0, 1, 0, 0.5):
         assert statistics.estimates[0].selectivity == 1e-9

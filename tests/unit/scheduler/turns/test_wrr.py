@@ -98,7 +98,7 @@ def test_unused_quota_is_not_saved() -> None:
     assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0),)
 
 
-def test_rounds_without_input_are_not_saved() -> None:
+def test_a_class_saves_no_quota_in_rounds_without_input() -> None:
     turns = round_robin(ready="gold")
     for _ in range(5):
         ended(turns, "gold", 5.0)
@@ -271,7 +271,7 @@ def test_a_class_held_up_by_its_host_makes_up_for_at_most_two_rounds(rounds: int
     assert ended(turns, "gold", 10.0, backlog=False) == (Grant("silver", 0, quotas * 5.0),)
 
 
-def test_a_class_held_up_by_its_host_alone_starts_no_new_round() -> None:
+def test_no_new_round_begins_while_only_a_class_with_a_busy_host_waits() -> None:
     turns = one_host("gold", "silver", lanes=3, ready="gold silver bronze")
     assert ended(turns, "bronze", 1.0, backlog=False, lane=1) == ()
     assert turns.rounds == 1
@@ -284,7 +284,7 @@ def test_a_class_held_up_by_its_host_runs_before_later_turns() -> None:
     assert ended(turns, "gold", 10.0) == (Grant("silver", 0, 10.0),)
 
 
-def test_new_hosts_count_from_the_next_turn() -> None:
+def test_a_change_of_the_hosts_of_classes_applies_from_the_next_turn() -> None:
     turns = one_host("gold", "silver", ready="gold silver")
     assert turns.handle(HostsSet({"silver": "other", "bronze": "host"}), 0.0) == (Grant("silver", 1, 5.0),)
     assert turns.handle(ClassReady("bronze"), 0.0) == ()
@@ -292,7 +292,7 @@ def test_new_hosts_count_from_the_next_turn() -> None:
     assert ended(turns, "gold", 10.0, backlog=False) == (Grant("bronze", 0, 5.0),)
 
 
-def test_the_slice_of_a_dead_host_ends_and_counts_in_full() -> None:
+def test_the_slice_of_a_class_whose_host_dies_ends_and_counts_as_fully_used() -> None:
     turns = round_robin(ready="gold silver")
     assert left(turns, "gold") == (Grant("silver", 0, 2.5),)
     turns.handle(ClassReady("gold"), 0.0)
@@ -309,7 +309,7 @@ def test_a_class_of_a_dead_host_stops_waiting_until_it_has_input_again() -> None
     assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
 
 
-def test_debts_outlast_the_host() -> None:
+def test_a_class_still_has_its_debt_after_its_host_died_and_returned() -> None:
     turns = round_robin(ready="gold silver")
     ended(turns, "gold", 6.5)
     left(turns, "gold")
@@ -365,8 +365,9 @@ def instructions_of(act: Callable[[], object]) -> int:
 
 
 def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2) -> int:
-    """Count the instructions of twenty turns on two lanes, between gold, silver and the classes of one host,
-    with these other classes present.
+    """Count the instructions of twenty turns of gold, silver and the classes that share a host, on two lanes.
+
+    The arguments are numbers of classes: idle classes, classes in debt, and classes that share a host.
     """
     kept, debtors = (
         [f"kept{number}" for number in range(kept_by_host)],
@@ -391,7 +392,7 @@ def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2
     return instructions_of(twenty_turns)
 
 
-def test_idle_classes_make_a_turn_no_more_expensive() -> None:
+def test_a_turn_executes_no_more_instructions_if_there_are_2000_idle_classes() -> None:
     assert instructions_of_turns(idle=0) == instructions_of_turns(idle=2000) > 0
 
 

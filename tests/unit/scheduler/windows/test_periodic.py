@@ -83,7 +83,7 @@ class TestTheWorkedExample:
         assert isclose(cost_of_running(periods, among), per_minute)
         assert isclose(cost_rate(sub_groups_of(among), periods, COMPARISONS), per_minute)
 
-    def test_hybrid_shortens_the_second_sub_group_only(self) -> None:
+    def test_the_hybrid_schedule_shortens_only_the_period_of_the_second_sub_group(self) -> None:
         groups = sub_groups_of(queries())
         assert cheapest_periods(groups, COMPARISONS).periods == (2, 2, 5)
         assert own_periods(groups, COMPARISONS).periods == (2, 3, 5)
@@ -102,7 +102,9 @@ class TestTheWorkedExample:
             ),
         ],
     )
-    def test_schedules_run_as_in_the_figure(self, kind: str, runs: list[str]) -> None:
+    def test_each_schedule_runs_the_queries_in_the_minutes_of_figure_4(
+        self, kind: str, runs: list[str]
+    ) -> None:
         scheduler = scheduler_of(periodic_of(kind), queries())
         assert [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 10)] == runs
 
@@ -120,7 +122,7 @@ class TestTheWorkedExample:
 
 
 class TestOverload:
-    """Overload as in Figure 4 d of the paper: the first two sub-groups are late when the third becomes due."""
+    """Tests of an overload (Figure 4 d of the paper): two sub-groups are late when the third sub-group becomes due."""
 
     @pytest.mark.parametrize(
         ("late", "runs"),
@@ -149,7 +151,7 @@ class TestTheProtocol:
             Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0),
         )
 
-    def test_a_period_shorter_than_the_slide_makes_no_query_late(self) -> None:
+    def test_the_lateness_of_a_query_is_counted_from_its_slide_although_it_is_due_earlier(self) -> None:
         scheduler = scheduler_of(periodic_of("hybrid"), queries(EXAMPLE[:5]))
         for minute in range(1, 4):
             scheduler.updated("max", 60.0 * minute)
@@ -205,7 +207,7 @@ class TestTheProtocol:
             scheduler.updated("max", 60.0 * minute)
         assert [minute + 6 for minute, _ in minutes(scheduler, 10)] == [7, 8, 12, 16]
 
-    def test_eager_schedules_run_each_sub_group_once_on_every_synopsis_state(self) -> None:
+    def test_an_eager_schedule_runs_each_sub_group_once_after_every_update_of_the_synopsis(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative", eager=True), queries(EXAMPLE[:5]))
         runs = [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 3)]
         assert runs == ["1:123", "1:45", "2:123", "2:45", "3:123", "3:45"]

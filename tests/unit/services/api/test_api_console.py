@@ -198,7 +198,7 @@ def test_only_files_of_the_console_are_served(api: Api, name: str) -> None:
     assert api("GET", f"{ASSETS.address}/{name}", who=None).status_code == 404
 
 
-def test_changed_file_changes_the_address_of_all_files(tmp_path: Path) -> None:
+def test_changed_console_file_changes_the_address_of_all_console_files(tmp_path: Path) -> None:
     for name in ("index.html", "sign-in.html", "a.js", "b.js"):
         (tmp_path / name).write_text("x", encoding="utf-8")
     before = read_assets(tmp_path).address

@@ -28,7 +28,7 @@ NEW = {"priority_class": "gold"}
 TENANT = {"kind": "Tenant", "name": "new", "priority_class": "gold"}
 
 
-def test_put_creates_keeps_and_changes_a_declaration(api: Api) -> None:
+def test_put_creates_a_declaration_and_gives_a_new_etag_only_for_changes(api: Api) -> None:
     answers = []
     for body in (NEW, NEW, {"priority_class": "silver"}):
         answer = api("PUT", "/v1/tenants/new", body)
@@ -46,7 +46,7 @@ def test_put_creates_keeps_and_changes_a_declaration(api: Api) -> None:
     assert log == [("admin", "changed", ["priority_class"]), ("admin", "created", [])]
 
 
-def test_weight_of_a_query_is_stored_shown_and_checked(api: Api) -> None:
+def test_weight_of_a_query_is_stored_and_refused_if_it_is_out_of_range(api: Api) -> None:
     query, path = {"sql": "SELECT value FROM ticks", "weight": 2.5}, "/v1/tenants/acme/queries/fresh"
     answer = api("PUT", path, query)
     assert (answer.status_code, api("GET", path).json()["weight"]) == (201, 2.5)
@@ -77,7 +77,7 @@ def audited(api: Api, kind: str, name: str) -> list[Any]:
         ("new", {"If-None-Match": "*"}, 201),
     ],
 )
-def test_put_changes_a_declaration_only_if_if_match_and_if_none_match_hold(
+def test_put_is_refused_if_its_if_match_or_if_none_match_header_does_not_hold(
     api: Api, path: str, headers: dict[str, str], status: int
 ) -> None:
     before = api.declared()
@@ -87,7 +87,7 @@ def test_put_changes_a_declaration_only_if_if_match_and_if_none_match_hold(
     assert (answer.status_code, api.declared() != before) == (status, status < 300)
 
 
-def test_unchanged_declaration_is_not_sent_again(api: Api) -> None:
+def test_declaration_that_matches_if_none_match_answers_304_without_a_body(api: Api) -> None:
     etag = api("GET", "/v1/tenants/acme").headers["ETag"]
     answers = [
         api("GET", "/v1/tenants/acme", headers={"If-None-Match": known})
@@ -260,7 +260,7 @@ priority_class: gold
 """
 
 
-def test_apply_treats_yaml_and_json_alike(api: Api) -> None:
+def test_apply_makes_the_same_changes_from_yaml_as_from_json(api: Api) -> None:
     by_yaml = api(
         "POST", "/v1/apply?dry_run=true", content=APPLIED, headers={"Content-Type": "application/yaml"}
     )
@@ -325,7 +325,7 @@ def test_tenant_sees_its_own_declarations_and_streams_without_sources(api: Api) 
 
 
 @pytest.mark.parametrize("path", ["/v1/tenants/{}", "/v1/tenants/{}/queries", "/v1/tenants/{}/queries/all"])
-def test_another_tenant_answers_like_a_missing_tenant(api: Api, path: str) -> None:
+def test_reading_another_tenant_answers_404_like_a_missing_tenant(api: Api, path: str) -> None:
     other, none = (api("GET", path.format(name), who="acme") for name in ("other", "another"))
     assert other.status_code == none.status_code == 404
     assert other.text.replace("'other'", "'another'") == none.text
@@ -490,11 +490,11 @@ def test_no_body_causes_a_server_error(api: Api) -> None:
 
 
 @pytest.mark.slow
-def test_routes_work_with_postgresql_and_report_its_absence(tmp_path: Path) -> None:
+def test_routes_work_with_postgresql_and_report_when_it_has_stopped(tmp_path: Path) -> None:
     with ExitStack() as database:
         home = Home(tmp_path, database.enter_context(postgresql()))
         with api_over(home) as api:
-            test_put_creates_keeps_and_changes_a_declaration(api)
+            test_put_creates_a_declaration_and_gives_a_new_etag_only_for_changes(api)
             test_declaration_in_use_is_not_deleted(api)
             test_apply_changes_everything_or_nothing(api)
             test_pages_of_a_list_continue_where_the_previous_page_ended(api)

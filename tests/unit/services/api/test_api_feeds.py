@@ -156,7 +156,7 @@ def test_tenants_see_states_of_feeds_without_sources_and_errors(fed: Fed) -> Non
         feeder.live.feed_statuses()
 
 
-def test_feeds_without_a_reporting_process_are_stopped(fed: Fed) -> None:
+def test_feeds_without_a_reporting_process_are_shown_as_stopped(fed: Fed) -> None:
     service = fed.served.service
     service.brought = None
     assert [(feed.feed, feed.state, feed.last_error) for feed in service.feeds()] == [

@@ -337,7 +337,7 @@ def test_explanation_agrees_with_its_decisions(running: Running) -> None:
     assert running.get("/v1/tenants/bronze/explain?last=3")["words"].endswith("; nothing is shed.")
 
 
-def test_decision_newer_than_the_view_counts_for_the_last_minute(running: Running) -> None:
+def test_explanation_of_the_last_minute_includes_decisions_newer_than_the_view(running: Running) -> None:
     running.report("bronze", Figures(keep=1.0, results=9, results_per_s=3.0, p95_ms=90.0))
     running.now = EPOCH_S - NOW_S
     running.see()
@@ -430,7 +430,9 @@ def test_operators_are_shown_with_their_measurements(running: Running) -> None:
 @pytest.mark.parametrize(
     ("tuples", "calls", "is_measured"), [(0, 0, False), (999, 9, False), (1000, 10, True), (0, 1, True)]
 )
-def test_first_estimates_of_operators_are_marked(tuples: int, calls: int, is_measured: bool) -> None:
+def test_operator_figures_are_marked_as_unmeasured_until_enough_tuples_or_calls(
+    tuples: int, calls: int, is_measured: bool
+) -> None:
     line = PlanLine(0, "panes", (), ("q",), tuples, 0.1, 1.0, 1.0, 0, calls)
     assert operator(line).measured is is_measured
 

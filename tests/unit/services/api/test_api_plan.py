@@ -107,7 +107,7 @@ def test_plan_without_a_planner_answers_503(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
 
 
-def test_plan_without_an_answer_of_the_system_uses_assumptions(api: Api) -> None:
+def test_plan_names_its_assumptions_if_the_running_system_does_not_answer(api: Api) -> None:
     api.service.planner = Planner(api.service.catalog, LiveSettings(), Told(is_away=True))
     assert planned(api, QUERY).json()["assumed"][0].startswith("the running system does not answer")
 
@@ -181,7 +181,7 @@ def test_admission_refuses_a_change_that_misses_a_delay_target(flooded: Api) -> 
 
 
 @pytest.mark.parametrize("flooded", ["off"], indirect=True)
-def test_admission_that_is_off_plans_only_in_a_dry_run(flooded: Api) -> None:
+def test_with_admission_off_only_a_dry_run_shows_an_admission_plan(flooded: Api) -> None:
     dry = flooded("POST", "/v1/apply?dry_run=true", {"documents": [STRICT, FLOOD]}).json()
     assert dry["plan"]["holds"] is False
     answer = flooded("POST", "/v1/apply", {"documents": [STRICT, FLOOD]})

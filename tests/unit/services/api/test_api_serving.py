@@ -236,7 +236,9 @@ def test_openapi_names_every_operation_once_with_its_problems() -> None:
     assert named - described["components"]["schemas"].keys() == set()
 
 
-def test_incomplete_form_does_not_keep_a_connection_open(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_is_closed_if_the_sign_in_form_arrives_incomplete(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The caller has not sent a valid key yet, so its connection must not be kept open."""
     monkeypatch.setattr(console, "FORM_S", 0.01)
     head = b"POST /console/sign-in HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\nkey="

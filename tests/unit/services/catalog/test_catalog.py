@@ -160,7 +160,7 @@ def test_versions_are_never_reused(catalog: Catalog) -> None:
     assert catalog.put(new, "ops").version > third + 1
 
 
-def test_changed_query_keeps_its_place(catalog: Catalog) -> None:
+def test_changed_query_stays_before_the_query_that_reads_it(catalog: Catalog) -> None:
     catalog.apply([document("{kind: Query, tenant: acme, name: odd, sql: SELECT value FROM ticks}")], "ops")
     (class_,) = catalog.desired().classes
     assert list(class_.queries) == ["odd", "big"]

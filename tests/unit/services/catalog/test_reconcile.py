@@ -221,7 +221,7 @@ def test_classes_start_though_another_step_fails_at_the_start(tmp_path: Path) ->
             assert list(reconciling.problems) == ["PublishKeys: not today"]
 
 
-def test_use_of_keys_is_written_to_the_catalog(tmp_path: Path) -> None:
+def test_time_of_a_keys_last_use_is_written_to_the_catalog(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         _, info = catalog.keys.create("ops", ["admin"], "x")
         machine = Machine()
@@ -260,7 +260,7 @@ def test_class_runs_without_a_stream_while_the_stream_is_replaced() -> None:
     ]
 
 
-def test_stream_name_in_another_case_replaces_the_stream() -> None:
+def test_stream_declared_with_its_name_in_another_case_replaces_the_stream() -> None:
     before, after = "CREATE STREAM a (v int64)", "CREATE STREAM A (v int64)"
     running = SystemState((class_over("t", "v", streams={"a": before}),), {"a": before})
     wanted = class_over("t", "v", streams={"A": after})

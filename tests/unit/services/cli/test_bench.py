@@ -55,7 +55,7 @@ def test_answers_do_not_depend_on_the_length_of_trains(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_contestant_gives_the_same_answers_as_the_engine(folder: Path) -> None:
+def test_every_compared_engine_of_the_benchmark_gives_the_answers_of_weir(folder: Path) -> None:
     alone = reported(folder, "--train", "100")
     report = reported(folder, "--train", "100", "--beside", ", ".join(CONTESTANTS))
     assert {key: type(value) for key, value in report.items()} == {
@@ -101,7 +101,7 @@ def test_both_tables_fit_into_eighty_columns(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("names", ["duckdbb", "hand,", "", "hand,spark"])
-def test_an_unknown_contestant_is_refused_before_anything_runs(folder: Path, names: str) -> None:
+def test_an_unknown_engine_to_compare_is_refused_before_the_benchmark_runs(folder: Path, names: str) -> None:
     result = CliRunner().invoke(app, ["bench", "w11", "--data", str(folder / "nothing"), "--beside", names])
     assert isinstance(result.exception, UnknownName)
     assert "--beside: there is no contestant of this name" in str(result.exception)

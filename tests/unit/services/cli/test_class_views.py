@@ -261,7 +261,7 @@ def test_counts_are_shortened_to_three_digits(count: float, shown: str) -> None:
     assert compact(count) == shown
 
 
-def test_the_mean_between_two_views_is_computed_from_their_means() -> None:
+def test_the_mean_response_between_two_views_is_computed_from_their_total_means() -> None:
     def at(results: int, mean_ms: float) -> ClassView:
         figures = Figures(results=results, response_ms={"mean": mean_ms})
         return views_of(("gold", seated("gold", figures)))[0]

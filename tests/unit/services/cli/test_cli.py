@@ -435,7 +435,9 @@ def test_a_replay_fails_if_a_message_was_lost(weir: Terminal, tmp_path: Path) ->
     assert "1 of 4 messages never reached load gold" in done.out
 
 
-def test_a_torn_end_of_a_log_is_reported_but_does_not_fail_the_replay(weir: Terminal, tmp_path: Path) -> None:
+def test_an_incomplete_last_line_of_a_log_is_reported_but_does_not_fail_the_replay(
+    weir: Terminal, tmp_path: Path
+) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/load-gold-1.jsonl"
     log.write_bytes(log.read_bytes()[:-9])

@@ -91,6 +91,6 @@ def test_every_lazily_imported_command_has_its_name_panel_and_help() -> None:
     assert all(one.help for one in group.commands.values())
 
 
-def test_presets_are_completed(tmp_path: Path) -> None:
+def test_shell_completion_completes_names_of_presets(tmp_path: Path) -> None:
     names, _ = completed(tmp_path, "sim", "overl")
     assert names == ["overload-2x"]

@@ -122,7 +122,7 @@ def live(catalog: Catalog) -> list[tuple[str, tuple[str, ...]]]:
     return [(one.principal, one.scopes) for one in catalog.keys.all() if one.revoked_at is None]
 
 
-def test_adopting_a_key_again_adds_no_second_key(catalog: Catalog) -> None:
+def test_registering_the_same_key_from_the_environment_again_adds_no_second_key(catalog: Catalog) -> None:
     key = new_key()
     for _ in range(3):
         catalog.keys.adopt(key, "feeds", ["feeds"], "ops")
@@ -131,7 +131,7 @@ def test_adopting_a_key_again_adds_no_second_key(catalog: Catalog) -> None:
     assert holder.digest == catalog.keys.digest_of(key.encode())
 
 
-def test_only_the_last_two_adopted_keys_stay_valid(catalog: Catalog) -> None:
+def test_of_several_keys_registered_for_a_principal_only_the_last_two_stay_valid(catalog: Catalog) -> None:
     first, second, third = new_key(), new_key(), new_key()
     for key in (first, second, third):
         catalog.keys.adopt(key, "admin", ["admin"], "ops")

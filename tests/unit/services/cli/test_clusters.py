@@ -71,7 +71,7 @@ def test_the_system_of_the_home_comes_first_and_systems_of_other_homes_are_ignor
 
 
 @pytest.mark.parametrize("left", ["endpoint", "system.json"])
-def test_after_a_kill_the_home_does_not_offer_another_system(
+def test_if_the_system_of_a_home_was_killed_no_system_of_another_home_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     home = Home(tmp_path / "home").made()

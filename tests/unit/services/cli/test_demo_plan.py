@@ -98,7 +98,7 @@ def test_every_class_has_the_eleven_queries_on_its_own_streams(name: str) -> Non
     assert len(streams) == 6
 
 
-def test_calibration_classes_share_no_names_or_streams_with_the_scenario() -> None:
+def test_classes_that_calibrate_the_demo_share_no_names_or_streams_with_its_scenario() -> None:
     scenario = SCENARIOS["sc"]
     some, others = live_classes(scenario), live_classes(scenario, "calibrate_", lossless=True)
     assert not {one.name for one in some} & {one.name for one in others}

@@ -113,7 +113,7 @@ def test_a_start_removes_files_that_a_killed_system_left_in_the_home(home: Home)
         assert (home.served_at(), home.system(), home.endpoint.exists()) == (None, None, False)
 
 
-def test_a_system_on_a_cluster_stays_known_while_no_weir_up_runs(home: Home) -> None:
+def test_the_home_remembers_its_system_on_a_cluster_after_weir_up_has_ended(home: Home) -> None:
     clustered = OwnSystem("one", "10.0.0.1:6379", "token", on_cluster=True)
     with held(home):
         home.note_system(clustered)

@@ -403,7 +403,7 @@ def test_hints_about_wrong_columns_mention_no_options(terminal: Terminal, stream
         assert (code, out, "hint:" in err, "option" in err) == (2, "", True, False)
 
 
-def test_a_bad_cell_of_a_csv_file_rejects_only_its_row(
+def test_a_csv_cell_that_does_not_fit_its_column_rejects_only_its_row(
     terminal: Terminal, streams: Streams, dirs: RunDirs
 ) -> None:
     Path("c.csv").write_text('X\n5\nfive\n"7"\n', encoding="utf-8")

@@ -189,7 +189,7 @@ def test_the_comparison_of_a_preset_fits_into_eighty_columns(weir: Terminal) -> 
         assert sum("Golab §" in line for line in lines(done.out)) == findings
 
 
-def test_without_shared_work_only_orders_are_compared(weir: Terminal) -> None:
+def test_for_queries_that_share_no_work_only_orders_of_running_them_are_compared(weir: Terminal) -> None:
     done = weir("sim", "sharaf-tardiness", "--schedules")
     shown = lines(done.out)
     assert [line.split()[0] for line in shown[3:6]] == ["none", "none:order=hr", "none:order=edf-hr"]

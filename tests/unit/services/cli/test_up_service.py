@@ -76,7 +76,9 @@ def test_the_admin_key_is_kept_until_it_is_revoked(home: Home, catalog: Catalog)
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_a_start_is_refused_after_two_admin_keys_were_lost(home: Home, catalog: Catalog) -> None:
+def test_a_start_is_refused_if_the_file_of_the_admin_key_was_deleted_twice(
+    home: Home, catalog: Catalog
+) -> None:
     for _ in range(2):
         with served(catalog, home, FREE, "ops"):
             home.admin_key.unlink()

@@ -58,7 +58,7 @@ def test_commit_publishes_staged_parts_in_their_order(node: Node) -> None:
     assert node.ids("s") == [1, 2, 3, 4, 5]
 
 
-def test_attempt_not_named_in_the_commit_is_not_published(node: Node) -> None:
+def test_rows_of_a_task_attempt_that_the_commit_does_not_name_are_not_published(node: Node) -> None:
     batch = Batch("q", 0)
     staged(node, batch, (1, 2))
     gateway(node).commit("s", batch, staged(node, batch, (1, 2)))
@@ -74,7 +74,7 @@ def test_aborted_parts_cannot_be_committed(node: Node) -> None:
 
 
 @pytest.mark.parametrize("call", ["put", "commit"])
-def test_lost_answers_duplicate_no_row(node: Node, call: str) -> None:
+def test_no_row_is_published_twice_if_responses_of_the_gateway_are_lost(node: Node, call: str) -> None:
     node.lost[call] = 2
     for number in range(3):
         batch = Batch("executors", number)
@@ -83,7 +83,7 @@ def test_lost_answers_duplicate_no_row(node: Node, call: str) -> None:
     assert sorted(node.ids("s")) == [0, 1, 2, 10, 11, 12]
 
 
-def test_batch_repeated_on_either_path_is_published_once(node: Node) -> None:
+def test_batch_repeated_by_the_driver_or_by_executors_is_published_once(node: Node) -> None:
     batch = Batch("q", 3)
     gateway(node).publish(options(node), batch, table(1))
     gateway(node).publish(options(node), batch, table(1))

@@ -166,7 +166,7 @@ def test_option_without_a_similar_name_is_reported_with_all_names() -> None:
     assert message.startswith("no option subscribe (got 'topic'); leave it out (known: apiKey, batchRows, ")
 
 
-def test_option_for_another_use_is_reported_as_such() -> None:
+def test_option_for_reading_is_refused_for_writing_and_the_reverse() -> None:
     assert error_text({**WRITE, "query": "gold/hot"}, "writeStream") == (
         "option query is for reading, not for writing (got 'gold/hot'); leave it out"
     )
@@ -227,7 +227,7 @@ def test_rows_cannot_be_overwritten() -> None:
             make(StructType(), True)
 
 
-def test_to_weir_checks_options_when_it_is_called() -> None:
+def test_function_to_weir_checks_its_options_before_the_query_starts() -> None:
     with pytest.raises(OptionError, match=r"option schemaPolicy: .*'drop'"):
         to_weir(endpoint="one:1", stream="s", api_key=KEY, schema_policy="drop")
     with pytest.raises(OptionError, match="option apiKey is missing"):

@@ -150,7 +150,9 @@ def test_rows_are_due_once_their_arrival_time_has_passed(
 
 @EVERY_SCHEDULE
 @given(cuts=st.lists(st.integers(0, 120_000), min_size=2, max_size=6))
-def test_arrival_times_do_not_depend_on_the_requested_ranges(kind: str, cuts: list[int]) -> None:
+def test_arrival_times_of_rows_are_the_same_however_they_are_requested_in_parts(
+    kind: str, cuts: list[int]
+) -> None:
     cuts.sort()
     whole = SCHEDULES[kind]().times(cuts[0], cuts[-1])
     schedule = SCHEDULES[kind]()
@@ -159,7 +161,7 @@ def test_arrival_times_do_not_depend_on_the_requested_ranges(kind: str, cuts: li
 
 
 @EVERY_SCHEDULE
-def test_no_row_is_due_at_the_start_or_before(kind: str) -> None:
+def test_no_row_of_the_feeder_is_due_at_its_start_time_or_before(kind: str) -> None:
     assert [SCHEDULES[kind]().due(elapsed_s) for elapsed_s in (-5.0, 0.0)] == [0, 0]
 
 
@@ -219,7 +221,7 @@ def test_only_rows_older_than_the_catch_up_time_are_missed() -> None:
     assert rows_between(START, end) == range(5500, 6000)
 
 
-def test_limit_of_rows_counts_from_the_first_row_not_missed() -> None:
+def test_limit_of_rows_per_micro_batch_does_not_count_missed_rows() -> None:
     schedule = Steps(((0.0, 100.0),), seed=1)
     end = advanced(START, BEGAN_US + 60 * SECOND, schedule, Bounds(None, 30, catch_up_s=5.0))
     assert rows_between(START, end) == range(5500, 5530)
@@ -288,13 +290,13 @@ def test_event_time_continues_from_lap_to_lap(rows: int) -> None:
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(3 * rows + 1) % rows)
 
 
-def test_short_files_are_replayed_in_large_slices() -> None:
+def test_many_laps_over_a_short_file_are_read_in_few_batches() -> None:
     slices = list(Replay(readings(3), "ts").batches(0, 100_000))
     assert len(slices) <= 3
 
 
 @given(cuts=st.lists(st.integers(0, 400_000), min_size=2, max_size=6))
-def test_replayed_rows_do_not_depend_on_the_requested_ranges(cuts: list[int]) -> None:
+def test_replayed_rows_are_the_same_however_they_are_requested_in_parts(cuts: list[int]) -> None:
     cuts.sort()
     replay = Replay(readings(70_001), "ts")
     parts = [batch for first, end in itertools.pairwise(cuts) for batch in replay.batches(first, end)]
@@ -387,7 +389,7 @@ def test_micro_batch_repeated_by_another_process_has_the_same_rows(path: str) ->
     assert again == tables
 
 
-def test_first_micro_batch_is_repeated_from_a_later_initial_offset(path: str) -> None:
+def test_first_micro_batch_has_the_same_rows_when_a_later_reader_repeats_it(path: str) -> None:
     query = Query({"path": path, "rate": "700", "eventTime": "clock"})
     table = query.step(query.reader(), 1.0)
     query.clock.now_us += 9 * SECOND
@@ -395,7 +397,7 @@ def test_first_micro_batch_is_repeated_from_a_later_initial_offset(path: str) ->
     assert query.rows(reader, through_json(reader.initialOffset()), query.log[-1]) == table
 
 
-def test_initial_offset_of_a_reader_stays_the_same(path: str) -> None:
+def test_initial_offset_of_a_feeder_reader_does_not_change_with_time(path: str) -> None:
     query = Query({"path": path, "rate": "1"})
     reader = query.reader()
     first = reader.initialOffset()
@@ -411,7 +413,7 @@ def test_query_that_was_down_catches_up_or_counts_missed_rows(path: str) -> None
         assert (table.num_rows, query.log[-1]["missed"]) == expected
 
 
-def test_limit_of_rows_holds_unless_spark_asks_for_all_rows(path: str) -> None:
+def test_micro_batches_have_at_most_the_limit_of_rows_unless_spark_asks_for_all(path: str) -> None:
     query = Query({"path": path, "rate": "1000", "maxRowsPerTrigger": "300"})
     reader = query.reader()
     assert reader.getDefaultReadLimit() == ReadMaxRows(300)
@@ -486,7 +488,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_micro_batch_is_repeated_with_its_planned_options(path: str, change: dict[str, str]) -> None:
+def test_micro_batch_that_is_repeated_after_options_changed_has_the_same_rows(
+    path: str, change: dict[str, str]
+) -> None:
     query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
     query.schema = DefaultSource(query.options).schema()
     table = query.step(query.reader(), 2.0)

@@ -41,7 +41,7 @@ LENDING = {
 }
 
 
-def test_share_moves_are_annotated_once(server: Server) -> None:
+def test_share_moves_are_annotated_once_although_annotate_is_repeated(server: Server) -> None:
     notes = notes_of(LENDING)
     assert notes[0] == Note(
         datetime(2026, 1, 1, 12, 0, 0, 510_000, UTC),

@@ -102,7 +102,7 @@ def test_a_data_source_chosen_by_a_user_stays_chosen(server: Server) -> None:
     assert set(pushed(server, WITHOUT_SOURCE, role="Editor")) == {f"keep {uid}" for uid in ["weir", *UIDS]}
 
 
-def test_a_data_source_gets_its_new_address_and_keeps_the_rest(server: Server) -> None:
+def test_push_with_a_new_address_changes_only_the_address_of_the_data_source(server: Server) -> None:
     pushed(server)
     mine = {
         "isDefault": True,
@@ -151,7 +151,7 @@ def test_another_folder_with_the_same_title_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_a_folder_that_a_user_creates_meanwhile_is_used(is_later: bool) -> None:
+def test_a_folder_that_a_user_creates_during_a_push_is_used(is_later: bool) -> None:
     made = {"id": 1, "uid": "weir", "title": "By hand", "version": 1}
     with grafana(is_later=is_later) as server:
         server.before_write = lambda: server.folders.update(weir=made)

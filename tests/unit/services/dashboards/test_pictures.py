@@ -73,7 +73,7 @@ def test_every_panel_query_is_asked_once_without_variables_of_grafana() -> None:
     assert [how for how, _ in prometheus.asked] == ["now" if kind == "table" else "over" for kind in kinds]
 
 
-def test_variables_become_the_chosen_value_or_match_everything() -> None:
+def test_dashboard_variables_in_queries_become_the_chosen_value_or_match_everything() -> None:
     asked = substituted('rate(x{tenant=~"$tenant", node=~"$node"}[$__rate_interval]) + y[$__range]', SPAN, {"tenant": "acme"})  # fmt: skip
     assert asked == 'rate(x{tenant=~"acme", node=~".*"}[10s]) + y[60s]'
 
@@ -143,7 +143,9 @@ SPREAD = [over([1, 2, 3], le="0.1"), over([2, 4, 6], le="1"), over([2, 5, 9], le
     ],
     ids=lambda one: one.kind if isinstance(one, Panel) else "",
 )
-def test_results_are_drawn_in_the_size_of_the_panel(one: Panel, series: list[LabelledSeries]) -> None:
+def test_results_of_any_panel_kind_are_drawn_in_the_size_of_the_panel(
+    one: Panel, series: list[LabelledSeries]
+) -> None:
     pixels = drawn(one, series)
     assert not is_blank(pixels)
     height, width, _ = pixels.shape

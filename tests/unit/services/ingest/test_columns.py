@@ -100,7 +100,7 @@ def test_event_time_may_be_copied_from_another_column_of_the_stream() -> None:
     assert mapped_rows(sql, batch, "reject", "seen") == ({"ts": [at], "seen": [at]}, [])
 
 
-def test_invalid_rows_are_set_apart_once_with_the_first_reason() -> None:
+def test_a_row_with_two_invalid_columns_becomes_one_dead_row_with_the_first_reason() -> None:
     batch = readings(
         ts=pa.array([1, None, None, 4], TIME),
         sensor=pa.array([1, 2, 2**40, 2**40], pa.int64()),
@@ -141,7 +141,9 @@ def integers(draw: st.DrawFn) -> pa.Array:
 @given(
     integers(), st.sampled_from(["int32", "int64", "float32", "float64", "decimal(5, 2)", "decimal(18, 0)"])
 )
-def test_integers_keep_their_values_or_are_set_apart(array: pa.Array, target: str) -> None:
+def test_integers_become_dead_rows_if_the_column_type_cannot_hold_them_exactly(
+    array: pa.Array, target: str
+) -> None:
     def fits(value: int | None) -> bool:
         if value is None:
             return True
@@ -170,7 +172,9 @@ def test_integers_keep_their_values_or_are_set_apart(array: pa.Array, target: st
     st.sampled_from(["s", "ms", "us", "ns"]),
     st.lists(st.none() | st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-(10**16), 10**16), max_size=20),
 )
-def test_timestamps_keep_their_moments_or_are_set_apart(unit: str, values: list[int | None]) -> None:
+def test_timestamps_become_dead_rows_if_microseconds_cannot_hold_them_exactly(
+    unit: str, values: list[int | None]
+) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.timestamp(unit, "Europe/Paris"))], names=["x"])
     sql = "CREATE STREAM s (x timestamp)"
     good, dead = mapped(parse_create_stream(sql), sql, batch.schema, "reject", None).take(batch)
@@ -191,7 +195,7 @@ def test_timestamps_keep_their_moments_or_are_set_apart(unit: str, values: list[
 
 
 @given(st.lists(st.none() | st.decimals(-(10**9), 10**9, places=2), max_size=10))
-def test_decimals_keep_their_values_or_are_set_apart(values: list[Decimal | None]) -> None:
+def test_decimals_become_dead_rows_if_the_column_type_cannot_hold_them(values: list[Decimal | None]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.decimal128(20, 2))], names=["x"])
     found, dead = mapped_rows("CREATE STREAM s (x decimal(9, 4))", batch)
     most = Decimal("99999.99")
@@ -216,7 +220,7 @@ def test_other_encodings_of_the_same_values_are_accepted(array: pa.Array, target
     assert mapped_rows(f"CREATE STREAM s (x {target})", batch) == ({"x": array.to_pylist()}, [])
 
 
-def test_slice_of_a_batch_is_mapped_without_the_rest_of_the_batch() -> None:
+def test_only_the_rows_of_a_sliced_batch_are_mapped() -> None:
     whole = readings(
         ts=pa.array([None, *range(9)], TIME), sensor=np.arange(10) + 2**31 - 5, temp=np.arange(10) / 2
     )

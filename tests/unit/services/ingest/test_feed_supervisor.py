@@ -87,7 +87,7 @@ def test_changed_feed_starts_when_its_old_query_has_ended() -> None:
     ) == [[Stop("second")], [], [Start("second", "other")]]
 
 
-def test_feed_changed_while_starting_is_stopped_first() -> None:
+def test_feed_that_is_changed_while_it_starts_is_stopped_and_started_as_changed() -> None:
     supervisor = Supervisor[str]()
     assert handled(
         supervisor,
@@ -98,7 +98,7 @@ def test_feed_changed_while_starting_is_stopped_first() -> None:
     ) == [[Start("slow", "a")], [], [Stop("slow")], [Start("slow", "b")]]
 
 
-def test_changed_feed_is_tried_at_once_after_failures() -> None:
+def test_feed_that_is_changed_after_failures_is_started_without_waiting() -> None:
     supervisor = Supervisor[str]()
     supervisor.handle(DeclaredFeeds({"broken": "a"}), 0.0)
     for second in range(10):

@@ -222,7 +222,9 @@ def test_rows_are_cut_into_frames_of_at_most_100000_rows(door: Door) -> None:
     assert [value for frame in frames for value in frame] == list(range(220_000))
 
 
-def test_clients_can_read_the_schema_and_send_other_columns_by_policy(door: Door) -> None:
+def test_clients_can_read_the_schema_of_a_stream_and_send_other_columns_if_a_policy_allows(
+    door: Door,
+) -> None:
     client = door.client()
     schema = client.flight.get_schema(
         flight.FlightDescriptor.for_path("stream", "READINGS"), client.call
@@ -287,7 +289,7 @@ def test_dead_rows_are_counted_once_though_publishing_was_retried(dirs: RunDirs)
     door.close()
 
 
-def test_dead_rows_stay_within_their_log_and_all_are_counted(dirs: RunDirs) -> None:
+def test_all_dead_rows_are_counted_although_their_log_keeps_only_the_last(dirs: RunDirs) -> None:
     door = opened(dirs, dead_bytes=256 * KIB)
     client = door.client()
     for number in range(30):
@@ -375,7 +377,7 @@ def test_batch_larger_than_the_log_is_refused_for_good(dirs: RunDirs) -> None:
     door.close()
 
 
-def test_full_staging_has_room_again_after_a_commit(dirs: RunDirs) -> None:
+def test_staged_parts_are_refused_while_staging_is_full_and_accepted_after_a_commit(dirs: RunDirs) -> None:
     door = opened(dirs, staged_bytes=100_000, message_bytes=90_000)
     client = door.client()
     client.put(plain(*range(8000)), 0)

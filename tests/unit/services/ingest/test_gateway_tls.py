@@ -161,6 +161,6 @@ def test_missing_certificate_of_a_gateway_is_reported_with_the_setting(dirs: Run
     streams.close()
 
 
-def test_address_for_use_on_this_machine_keeps_its_scheme() -> None:
+def test_gateway_address_replaced_by_localhost_keeps_its_tls_scheme() -> None:
     assert from_here("grpc+tls://public.example:5005", "0.0.0.0") == "grpc+tls://127.0.0.1:5005"
     assert from_here("grpc+tls://public.example:5005", "public.example") == "grpc+tls://public.example:5005"

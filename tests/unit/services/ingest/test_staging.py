@@ -78,7 +78,9 @@ def test_dropping_a_batch_drops_the_producers_earlier_batches(stream: Stream) ->
     assert staging.status() == {"bytes": 0, "bytes_max": staging.status()["bytes_max"], "batches": 0}
 
 
-def test_part_without_room_is_refused_until_later_or_for_good(stream: Stream) -> None:
+def test_part_is_refused_for_good_if_its_batch_alone_exceeds_the_room_and_otherwise_for_now(
+    stream: Stream,
+) -> None:
     staging = Staging(bytes_max=100_000)
     put(staging, BatchKey(stream, "p", 1), (0, "a"), 60_000)
     with pytest.raises(StagingFull):

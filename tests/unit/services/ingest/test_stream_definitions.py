@@ -361,7 +361,7 @@ def test_session_settings_of_the_file_are_passed_to_spark(tmp_path: Path) -> Non
     assert conf["spark.jars.packages"] == KAFKA_CONNECTOR
 
 
-def test_job_stays_equal_through_json(tmp_path: Path) -> None:
+def test_ingest_job_read_back_from_json_is_unchanged(tmp_path: Path) -> None:
     job = IngestJob(parsed(), GatewayAddress("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
     assert JOB_JSON.validate_json(job.as_json()) == job
 
@@ -599,14 +599,14 @@ def test_trigger_without_data_does_not_count_as_a_batch() -> None:
     assert counted.progress.batch is None
 
 
-def test_run_id_of_a_query_without_data_is_known() -> None:
+def test_progress_report_without_data_gives_the_run_id_of_its_query() -> None:
     counted = FeedCounts(FeedProgress("f"))
     idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     counted.hear([idle])
     assert counted.run == "of today"
 
 
-def test_rate_covers_the_last_seconds() -> None:
+def test_rate_of_a_feed_covers_the_last_seconds() -> None:
     counted, rates = FeedCounts(FeedProgress("f")), []
     for second in range(30):
         counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
@@ -621,7 +621,7 @@ Offsets = st.dictionaries(
 
 
 @given(Offsets, Offsets)
-def test_lag_is_the_sum_over_all_partitions(
+def test_lag_of_a_feed_is_the_sum_over_all_partitions(
     latest: dict[str, dict[str, int]], done: dict[str, dict[str, int]]
 ) -> None:
     pairs = [(topic, part) for topic, parts in latest.items() for part in parts]
@@ -635,7 +635,7 @@ def test_source_without_known_end_has_no_lag(latest: object) -> None:
 
 
 @given(st.lists(st.booleans(), max_size=100))
-def test_pauses_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
+def test_pauses_between_restarts_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
     backoff, in_a_row = Backoff(), 0
     for succeeds in fates:
         if succeeds:
@@ -666,7 +666,7 @@ def fake_java(home: Path, version: str, modules: bool = True, prints_version: bo
     return home
 
 
-def test_requested_java_is_used_or_refused(tmp_path: Path) -> None:
+def test_the_configured_java_is_used_but_refused_if_it_is_too_old(tmp_path: Path) -> None:
     new, old = fake_java(tmp_path / "new", "21"), fake_java(tmp_path / "old", "1.8")
     assert find_java(new, {}, tmp_path) == Java(new, 21)
     with pytest.raises(InvalidInput, match="it is Java 8") as caught:

@@ -249,7 +249,7 @@ def test_operator_metrics_are_written_only_if_requested(metered: Metering) -> No
     assert values[source] == pytest.approx(1e-7)
 
 
-def test_with_many_classes_operators_of_a_few_classes_are_read_per_update() -> None:
+def test_each_update_reads_operators_of_a_few_classes_in_turn() -> None:
     asked: list[str] = []
 
     def plan_of(class_name: str) -> list[PlanLine]:
@@ -308,7 +308,7 @@ def test_the_text_equals_that_of_prometheus_client(metered: Metering) -> None:
     assert any('priority_class="l\\\\ast \\"one\\""' in line for line in found)
 
 
-def test_exactly_the_declared_families_are_written(metered: Metering) -> None:
+def test_exactly_the_declared_metric_families_are_written(metered: Metering) -> None:
     with metering(metered.system, with_operators=True) as asked:
         cycle(asked)
         asked.told()
@@ -324,7 +324,7 @@ def test_exactly_the_declared_families_are_written(metered: Metering) -> None:
     }
 
 
-def test_families_use_only_described_labels() -> None:
+def test_metric_families_use_only_described_labels() -> None:
     assert {label for one in FAMILIES for label in one.labels} <= set(LABELS)
     assert len(BY_NAME) == len(FAMILIES)
     assert [one.name for one in FAMILIES if one.help.rstrip(".").count(". ")] == []

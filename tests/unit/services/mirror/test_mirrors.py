@@ -367,13 +367,13 @@ def test_profile_without_matching_objects_is_refused(rest: str, message: str) ->
         profile_of(mirror, mirror.keys)
 
 
-def test_first_matching_pattern_of_the_profile_sets_the_weight() -> None:
+def test_first_pattern_of_a_mirror_profile_that_matches_an_object_sets_its_interest() -> None:
     with object_store() as store:
         mirror = prices(store, "KEYS ('apple', 'apricot', 'pear')", "PROFILE ('apple' 5, 'ap*' 2)")
     assert profile_of(mirror, mirror.keys) == [5.0, 2.0, 1.0]
 
 
-def test_unavailable_keys_are_reported_before_polling(tmp_path: Path) -> None:
+def test_mirror_whose_list_of_keys_cannot_be_fetched_is_reported_before_polling(tmp_path: Path) -> None:
     with object_store() as store:
         file = tmp_path / "prices.sql"
         for keys, message in (

@@ -88,7 +88,7 @@ def test_an_idle_system_is_not_called(
     assert system.counts == asked + 1
 
 
-def test_a_plan_does_not_wait_if_no_row_has_come_for_long(
+def test_a_plan_measures_rates_without_waiting_if_no_row_has_come_for_long(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
     add_input(system, clock, 1.0, readings=10)

@@ -143,13 +143,13 @@ def test_a_tenant_without_queries_is_planned_without_input() -> None:
     assert [one.name for one in found.after()] == ["old", "new"]
 
 
-def test_streams_that_meet_in_a_join_are_planned_as_one_queue() -> None:
+def test_the_plan_adds_the_rates_of_streams_that_a_query_joins() -> None:
     sql = "Ticks AS a JOIN hot AS b ON a.value = b.value AND b.ts BETWEEN a.ts - INTERVAL 1 SECOND AND a.ts"
     (given,) = planned(NEW.replace("SELECT *", "SELECT a.value") % sql).planned[0].inputs
     assert given.rate == 600.0
 
 
-def test_rates_are_counted_from_the_first_to_the_last_sample() -> None:
+def test_stream_rates_cover_the_time_from_the_first_to_the_last_sample() -> None:
     def sample(at: float, **rows: int) -> StreamsSample:
         return StreamsSample(at, {name: StreamCounts(count, count // 10) for name, count in rows.items()})
 

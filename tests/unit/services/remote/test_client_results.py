@@ -259,7 +259,9 @@ def test_forgotten_rows_are_reported_with_the_next_kept_row(
         ("what-comes-later", "what-comes-later", False),
     ],
 )
-def test_end_is_reached_once_every_unit_has_reached_it(cursor: str | None, end: str, reached: bool) -> None:
+def test_cursor_reaches_the_end_only_when_every_unit_has_reached_its_end(
+    cursor: str | None, end: str, reached: bool
+) -> None:
     assert has_reached(cursor, end) is reached
 
 

@@ -67,7 +67,7 @@ def test_long_retry_after_ends_the_retries_at_once() -> None:
     assert len(server.requests) == 1
 
 
-def test_only_idempotent_changes_are_repeated() -> None:
+def test_client_repeats_a_failed_change_only_if_repeating_is_harmless() -> None:
     with replying([BROKEN, BUSY, PUT]) as server, client(server) as weir:
         assert weir.put(QUERY).version == 7
     assert len(server.requests) == 3
@@ -181,7 +181,7 @@ def test_repr_of_a_client_hides_its_key() -> None:
     weir.close()
 
 
-def test_force_is_sent_only_if_requested() -> None:
+def test_client_sends_the_parameter_force_only_if_requested() -> None:
     put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
     with replying([put, put]) as server, client(server) as weir:
         weir.put_rows("ticks", [{"x": 1}])
@@ -207,7 +207,9 @@ def test_force_is_sent_only_if_requested() -> None:
         (503, "not-running", Away),
     ],
 )
-def test_problem_is_raised_as_the_matching_error(status: int, slug: str, kind: type[WeirError]) -> None:
+def test_problem_response_of_the_service_is_raised_as_the_matching_exception(
+    status: int, slug: str, kind: type[WeirError]
+) -> None:
     reply = Reply.problem(status, slug, detail="what is wrong", hint="what to do")
     with replying([reply]) as server, client(server) as weir, pytest.raises(WeirError) as caught:
         weir.all("Tenant")
@@ -223,14 +225,16 @@ def test_problem_is_raised_as_the_matching_error(status: int, slug: str, kind: t
         (Reply(302, b"", {"Location": "http://127.0.0.1:1/"}), Away),
     ],
 )
-def test_other_responses_are_reported_by_their_status(reply: Reply, kind: type[WeirError]) -> None:
+def test_responses_that_are_no_problem_documents_are_reported_by_their_status(
+    reply: Reply, kind: type[WeirError]
+) -> None:
     with replying([reply]) as server, client(server) as weir, pytest.raises(WeirError) as caught:
         weir.all("Tenant")
     assert type(caught.value) is kind
     assert f"the service answers {reply.status}" in str(caught.value)
 
 
-def test_error_names_the_document_of_the_caller() -> None:
+def test_error_about_a_document_in_a_list_names_the_document_instead_of_its_position() -> None:
     gold = PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=1, delay_target_ms=1)
     reply = Reply.problem(422, "invalid", detail="documents[1] (Query q): sql: no such stream (got 's')")
     with replying([reply]) as server, client(server) as weir, pytest.raises(InvalidInput) as caught:

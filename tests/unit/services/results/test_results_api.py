@@ -180,7 +180,9 @@ def test_tail_returns_at_most_the_kept_rows(reading: Reading) -> None:
         assert reading.page(tail=1_000_000, limit=100_000)["rows"] == rows(oldest, 10_000)
 
 
-def test_tail_is_divided_among_shards_and_small_shards_leave_room_to_large_shards(reading: Reading) -> None:
+def test_tail_is_divided_among_shards_and_what_a_small_shard_lacks_comes_from_a_large_one(
+    reading: Reading,
+) -> None:
     with opened(reading.dirs, "gold#0") as small, opened(reading.dirs, "gold#1") as large:
         small.commit(3)
         large.commit(300)

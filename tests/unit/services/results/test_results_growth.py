@@ -143,7 +143,7 @@ def test_logs_are_polled_while_the_gateway_is_away(
     assert [event.count(b"_seq") for event in asyncio.run(read())] == [1, 2, 3]
 
 
-def test_followed_classes_are_announced_once_until_taken(dirs: RunDirs) -> None:
+def test_growth_of_a_class_is_announced_once_until_its_reader_asks_again(dirs: RunDirs) -> None:
     async def read(host: Channel) -> None:
         async with following(AnswersPlace("gold", dirs), AnswersPlace("jade#1", dirs)) as growth:
             for unit, number in (("silver", 4), ("jade#0", 1), ("gold", 1)):
@@ -191,7 +191,7 @@ def test_classes_of_a_lost_gateway_count_as_grown(dirs: RunDirs, monkeypatch: py
     asyncio.run(read())
 
 
-def test_more_units_than_a_socket_holds_are_followed_in_time(dirs: RunDirs) -> None:
+def test_followed_units_that_overfill_the_socket_are_sent_to_the_gateway_later(dirs: RunDirs) -> None:
     places = [AnswersPlace(f"gold#{shard}", dirs) for shard in range(2000)]
 
     async def read() -> None:

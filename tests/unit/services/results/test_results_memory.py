@@ -26,7 +26,7 @@ def forgotten_and_mapped(dirs: RunDirs) -> list[str]:
     return [line for line in maps if str(dirs.classes) in line and line.endswith("(deleted)")]
 
 
-def test_forgotten_segments_are_unmapped_when_readers_have_left(dirs: RunDirs) -> None:
+def test_segments_that_the_log_forgot_are_unmapped_when_readers_have_left(dirs: RunDirs) -> None:
     log = ClassLog(dirs.class_log("gold"), 64 * KIB)
     desk = Desk(LocalPlaces(dirs), lambda: "", hold_s=0.0)
     for _ in range(20):
@@ -49,7 +49,7 @@ def test_forgotten_segments_are_unmapped_when_readers_have_left(dirs: RunDirs) -
     log.close()
 
 
-def test_stalled_reader_holds_only_one_piece_of_rows(dirs: RunDirs) -> None:
+def test_for_a_stalled_reader_only_one_block_of_rows_is_kept_in_memory(dirs: RunDirs) -> None:
     """A block is read from the log only once the reader has taken the previous block. Rows that are gone by then become a gap."""
     log = ClassLog(dirs.class_log("gold"), 64 * KIB)
 
@@ -75,7 +75,7 @@ def test_stalled_reader_holds_only_one_piece_of_rows(dirs: RunDirs) -> None:
     log.close()
 
 
-def test_cached_pieces_are_limited_and_made_once(dirs: RunDirs) -> None:
+def test_blocks_of_rows_in_the_cache_are_made_once_and_limited_in_bytes(dirs: RunDirs) -> None:
     log = ClassLog(dirs.class_log("gold"), 4096 * KIB)
     log.commit(1000)
     place = AnswersPlace("gold", dirs)
@@ -102,7 +102,7 @@ def test_cached_pieces_are_limited_and_made_once(dirs: RunDirs) -> None:
     log.close()
 
 
-def test_memory_of_small_pieces_is_limited() -> None:
+def test_memory_of_many_small_blocks_of_rows_in_the_cache_is_limited() -> None:
     """A small block takes far more memory than its rows, so the limit must count all memory of a block."""
     place = AnswersPlace("gold", None)
 

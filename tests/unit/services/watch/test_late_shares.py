@@ -42,7 +42,7 @@ def test_only_the_last_minute_of_input_counts() -> None:
     assert shares.end_cycle(9 * LATE_S, ledgers(2070, 150)) == {}
 
 
-def test_a_class_shows_the_largest_late_part_of_its_units() -> None:
+def test_the_late_part_of_a_class_is_the_largest_among_its_units() -> None:
     parts = [Figures(late_now={"a": 0.1, "b": 0.5}), Figures(late_now={"a": 0.2}), Figures()]
     assert together(parts).late_now == {"a": 0.2, "b": 0.5}
 

@@ -116,7 +116,7 @@ def test_a_class_that_works_off_its_queue_is_not_starved() -> None:
         ({"max_drop": 0.05, "lossless": True}, False),
     ],
 )
-def test_a_class_at_its_max_drop_gets_advice_to_bound_its_age(
+def test_a_class_that_drops_its_maximum_is_advised_to_set_max_age_ms(
     settings: dict[str, Any], has_advice: bool
 ) -> None:
     old = replace(WELL, keep=0.95, queued=5_000_000, queue_age_s=432.0)
@@ -125,7 +125,7 @@ def test_a_class_at_its_max_drop_gets_advice_to_bound_its_age(
     assert (state, reason.endswith(advice)) == ("over target", has_advice)
 
 
-def test_a_held_back_class_gets_advice_to_bound_its_age() -> None:
+def test_a_held_back_class_is_advised_to_set_max_drop_or_max_age_ms_unless_lossless() -> None:
     full = replace(WELL, keep=0.95, held_back=1, queued=60_000, queue_age_s=3.0)
     found = {name: of(full, declared("t", **terms)) for name, terms in HOLDING.items()}
     reason = (
@@ -143,7 +143,7 @@ def test_a_lossless_class_never_sheds() -> None:
     assert of(replace(WELL, keep=0.5), declared("t", lossless=True))[0] == "within target"
 
 
-def test_shards_with_the_same_trouble_are_counted() -> None:
+def test_the_state_of_a_class_shows_one_shard_in_trouble_and_counts_the_others() -> None:
     troubles = [
         ("given up", "t#0: no"),
         ("failing", "t#1: log: full"),
@@ -153,7 +153,7 @@ def test_shards_with_the_same_trouble_are_counted() -> None:
     assert (state, reason.startswith("t#0: no (and 1 more shards); ")) == ("given up", True)
 
 
-def test_the_watch_and_the_host_agree_about_recent_seconds_and_troubles() -> None:
+def test_watch_and_host_have_the_same_length_of_recent_seconds_and_names_of_troubles() -> None:
     assert (RECENT_S, *get_args(Trouble)) == (
         recent_latency.RECENT_S,
         "",
@@ -162,6 +162,6 @@ def test_the_watch_and_the_host_agree_about_recent_seconds_and_troubles() -> Non
     )
 
 
-def test_no_state_is_both_a_trouble_and_a_warning() -> None:
+def test_no_state_of_a_class_is_listed_as_trouble_and_as_warning() -> None:
     assert not TROUBLED & WARNED
     assert Condition(ClassState.IDLE, "") == Condition(ClassState("idle"), "")
