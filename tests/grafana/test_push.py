@@ -84,7 +84,7 @@ def test_an_editor_can_push_the_dashboards(weir: Terminal, organisation: Organis
     assert [chosen(stored(organisation, uid)[0]) for uid in UIDS] == [{}] * len(UIDS)
 
 
-def test_push_undoes_changes_of_users_and_keeps_their_data_source(
+def test_push_undoes_changes_of_users_except_their_choice_of_a_data_source(
     weir: Terminal, organisation: Organisation
 ) -> None:
     token = organisation.token("Editor")

@@ -135,7 +135,7 @@ def test_invalid_file_is_refused_with_place_and_reason(text: str) -> None:
     assert str(caught.value) == BAD_FILES[text]
 
 
-def test_catalog_ignores_case_and_is_immutable() -> None:
+def test_sql_catalog_finds_names_in_any_case_and_adding_a_query_leaves_it_unchanged() -> None:
     stream = parse_create_stream("CREATE STREAM S (a int)")
     table = TableSchema("T", Schema((Field("k", INT32),)))
     catalog = SqlCatalog.of([stream], [table])

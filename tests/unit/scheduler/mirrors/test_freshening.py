@@ -40,7 +40,7 @@ def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size
         assert worth[~is_refreshed].max() <= found.marginal * (1 + 1e-6)
 
 
-def test_objects_with_interest_equal_to_change_are_refreshed_in_proportion() -> None:
+def test_if_the_interest_of_each_object_equals_its_change_rate_frequencies_are_proportional_to_it() -> None:
     assert refreshes(CHANGES, CHANGES, 5.0).frequencies == pytest.approx(
         [one / 3 for one in CHANGES], rel=1e-9
     )

@@ -201,7 +201,7 @@ class TestTheProtocol:
         runs = [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 9)]
         assert runs == ["2:123", "3:E", "4:123", "6:123E", "8:123", "9:E"]
 
-    def test_an_exact_query_that_ran_late_keeps_to_its_multiples(self) -> None:
+    def test_an_exact_query_that_ran_late_still_runs_at_multiples_of_its_slide(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative"), queries(((10, 4),), at_most=False))
         for minute in range(1, 7):
             scheduler.updated("max", 60.0 * minute)

@@ -398,7 +398,7 @@ def test_stream_moved_to_another_node_changes_only_its_feed(tmp_path: Path) -> N
     assert [name for name in FED if here[name] != there[name]] == ["both"]
 
 
-def test_feeds_that_need_a_downloaded_connector_are_separated() -> None:
+def test_feeds_are_grouped_by_the_connector_that_spark_must_download_for_them() -> None:
     parts = parsed().by_connector()
     assert {name: list(part.all_feeds()) for name, part in parts.items()} == {
         "": [name for name in FED if name != "orders"],
