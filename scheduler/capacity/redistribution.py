@@ -1,4 +1,4 @@
-"""Redistribution of capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
+"""Redistribution of capacity between classes by need (DILoS §IV-C).
 
 A class that needs more than its share demands share, and a class that needs less supplies share. In the formulas, u is the usage of
 a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:

@@ -1,4 +1,4 @@
-"""Running estimates of the cost and selectivity of operators (Sharaf §3.3.3; ALGORITHMS §1 and §4.1).
+"""Running estimates of the cost and selectivity of operators (Sharaf §3.3.3).
 
 The runner measures each operator call and reports (tuples in, tuples out, processor-seconds). Observations are
 collected until a window of input tuples is full, and then averaged in with weight α:

@@ -1,4 +1,4 @@
-"""Level 1: weighted round robin over classes (CQC, DILoS §III-A; ALGORITHMS §2).
+"""Level 1: weighted round robin over classes (CQC, DILoS §III-A).
 
 In each round of length k a class with share p has the quota k·p·lanes. The quota is granted as a slice on one lane at a
 time. A class with nothing queued is skipped, and a class that has emptied its queues returns the lane at once

@@ -1,4 +1,4 @@
-"""ALoMa's decision, per row of its table and per step size (ALGORITHMS §4.1)."""
+"""ALoMa's decision, per row of its table and per step size."""
 
 import math
 from dataclasses import replace
