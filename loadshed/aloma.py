@@ -1,4 +1,4 @@
-"""ALoMa's decision table: how headroom and drop rate change at the end of a load cycle (DILoS §IV).
+"""ALoMa's decision table: how headroom and drop rate change at the end of a load cycle (DILoS §III-B).
 
 The headroom H moves only when the two monitors disagree; the drop rate moves when they agree. L is the work
 admitted, κ the kept fraction (1 − drop):
