@@ -14,6 +14,9 @@ from typing import Literal
 WIDTH = 24
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
 
+# Units of rates. Grafana 10 has no unit of its own for rows or events per second: it would show the name of an unknown unit, without prefixes like K.
+ROWS_PER_S, PER_S = "count:rows/s", "count:/s"
+
 Kind = Literal["timeseries", "stat", "table", "heatmap"]
 VariableName = Literal["namespace", "release", "tenant", "class", "query", "stream", "node"]
 

@@ -6,6 +6,7 @@ from services.dashboards.boards import (
     CLASS,
     OF_CLASSES,
     OF_TENANT,
+    PER_S,
     TENANT,
     Board,
     Panel,
@@ -26,6 +27,8 @@ def by_tenant(series: str) -> str:
 
 
 OVER = f"{by_tenant('weir_class_current_share_ratio')} - {by_tenant('weir_class_nominal_share_ratio')}"
+# Smaller differences of shares come from rounding.
+LEAST = "0.0001"
 
 SHARES = Row(
     "Shares",
@@ -43,8 +46,8 @@ SHARES = Row(
             "The ten largest borrowers and lenders are shown.",
             "percentunit",
             (
-                PanelQuery(worst(f"{OVER} > 0"), "{{tenant}} borrows"),
-                PanelQuery(f"bottomk(10, {OVER} < 0)", "{{tenant}} lends"),
+                PanelQuery(worst(f"{OVER} > {LEAST}"), "{{tenant}} borrows"),
+                PanelQuery(f"bottomk(10, {OVER} < -{LEAST})", "{{tenant}} lends"),
             ),
             width=12, min=None, of_tenants=True, empty_unless="a tenant lends",
         ),
@@ -90,21 +93,21 @@ LENDING = Row(
             "Moves of shares",
             "Moves of shares per second, by reason: redistribution of idle capacity, reclaim of lent capacity by its owner, or classes that were added, "
             "removed or changed.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("kind", "weir_share_moves_total"), "{{kind}}"),),
             width=8, stacked=True,
         ),
         Panel(
             "Reclaims",
             "Reclaims per second: a tenant starts to ask for lent capacity back. The ten tenants with the highest rates are shown.",
-            "eps",
+            PER_S,
             (PanelQuery(worst(rate_by("tenant", "weir_class_reclaims_total", OF_CLASSES)), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
             "Overdue reclaims",
             "Load cycles per second that ended with a tenant asking again for lent capacity, because the capacity had not come back within a whole cycle. This rate should be 0.",
-            "eps",
+            PER_S,
             (PanelQuery(worst(rate_by("tenant", "weir_class_reclaims_overdue_total", OF_CLASSES)), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
@@ -138,14 +141,14 @@ LOOP = Row(
         Panel(
             "Decisions by branch",
             "Load cycles per second of all chosen tenants, by the branch of the load manager's decision table. In a quiet system, most decisions are \"wait\".",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("branch", "weir_class_decisions_total", OF_CLASSES), "{{branch}}"),),
             width=12, stacked=True,
         ),
         Panel(
             "Decisions limited by max_drop",
             "Load cycles per second that would have shed more than the tenant's `max_drop` allows, for the ten highest. The response times of such a tenant rise.",
-            "eps",
+            PER_S,
             (PanelQuery(worst(rate_by("tenant", "weir_class_decisions_at_max_drop_total", OF_CLASSES)), "{{tenant}}"),),
             width=12, of_tenants=True,
         ),

@@ -13,6 +13,7 @@ from services.dashboards.boards import (
     OF_TARGET,
     ORANGE,
     RED,
+    ROWS_PER_S,
     TENANT,
     YELLOW,
     Board,
@@ -43,14 +44,14 @@ AT_A_GLANCE = Row(
             kind="stat", width=4, height=5, thresholds=OBJECTIVE_REACHED, max=1, decimals=1,
         ),
         Panel(
-            "Tenants that miss their target",
+            "Tenants too slow",
             "Number of tenants that get less than 95% of their answers within their delay target now. This number should be 0.",
             "short",
             (PanelQuery(f"count({in_time_by('tenant', OF_CLASSES)} < {OBJECTIVE}) or vector(0)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT,
         ),
         Panel(
-            "Tenants that shed their maximum",
+            "Tenants at max_drop",
             "Number of tenants that shed as much input as they allow (`max_drop`) and need to shed more. There is more load than "
             "the machines can process, so the response times of these tenants rise next.",
             "short",
@@ -190,7 +191,7 @@ HOW_MUCH = Row(
         Panel(
             "Tuples by fate",
             "Tuples per second by fate. All tuples except delivered ones are lost; the fate names the reason.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(rate_by("fate", "weir_class_tuples_total", OF_CLASSES), "{{fate}}"),),
             width=8, stacked=True,
         ),

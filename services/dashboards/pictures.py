@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from services.dashboards.answers import AnsweredPanel, TimeSpan
-from services.dashboards.boards import Panel, TableColumn
+from services.dashboards.boards import PER_S, ROWS_PER_S, Panel, TableColumn
 from services.metrics.prometheus import LabelledSeries
 
 # Size of a square of the dashboard grid in inches: 24 columns are 1,080 CSS pixels wide, and pictures have 1.5 dots per pixel.
@@ -35,7 +35,7 @@ NAMED = {
 }
 LABEL = re.compile(r"{{\s*(\w+)\s*}}")
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-PER_SECOND = {"rowsps": "/s", "eps": "/s", "Bps": "B/s"}
+PER_SECOND = {ROWS_PER_S: "/s", PER_S: "/s", "Bps": "B/s"}
 
 STYLE = """
 .board { display: grid; grid-template-columns: repeat(24, 1fr); gap: .5rem }

@@ -39,7 +39,7 @@ BUILT_IN = {
 UNSAID = ("repeatDirection", "transparent", "skipUrlSync", "auto", "auto_min", "auto_count")
 # Annotations written by `weir dashboards annotate`. They are written as JSON here, because the SDK's builders support only annotations from PromQL.
 POSTED = {
-    "name": "From weir dashboards annotate",
+    "name": "Annotated moves",
     "datasource": {"type": "grafana", "uid": "-- Grafana --"},
     "enable": True,
     "hide": False,
@@ -250,6 +250,9 @@ def plot(one: Panel) -> timeseries.Panel:
         .fill_opacity(25 if one.stacked else 5)
         .show_points(common.VisibilityMode.NEVER)
     )
+    if one.unit == "percentunit" and one.max is None:
+        # Without this soft limit, the axis of a plot with only zeros would reach 10,000%.
+        built = built.axis_soft_max(0.01)
     if one.stacked:
         built = built.stacking(draw.StackingConfig().mode(common.StackingMode.NORMAL))
     if len(one.thresholds) > 1:
@@ -272,7 +275,9 @@ def tile(one: Panel) -> stat.Panel:
 
 def lines(one: Panel) -> table.Panel:
     """Return a table with a row for each combination of label values, and a column for each query."""
-    named = {key if key.islower() else f"Value #{key}": column for key, column in one.columns.items()}
+    # Grafana names the values of a single query without the query's letter.
+    valued = "Value #{}" if len(one.queries) > 1 else "Value"
+    named = {key if key.islower() else valued.format(key): column for key, column in one.columns.items()}
     built = (
         table.Panel()
         .filterable(True)
@@ -325,7 +330,8 @@ def as_limit() -> list[model.DynamicConfigValue]:
 
 
 def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigValue]:
-    overrides = [value("unit", column.unit)]
+    # Without a text of its own, an empty cell would show the text of the empty panel.
+    overrides = [value("unit", column.unit), value("noValue", "–")]
     if column.thresholds:
         written = [{"value": at, "color": color} for at, color in column.thresholds]
         overrides += [

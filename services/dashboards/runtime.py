@@ -7,6 +7,7 @@ from services.dashboards.boards import (
     NODE,
     NONE_IS_RIGHT,
     OF_NODES,
+    PER_S,
     RED,
     YELLOW,
     Board,
@@ -57,7 +58,7 @@ HEALTH = Row(
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "none"},
         ),
         Panel(
-            "Processes that do not answer",
+            "Silent processes",
             "Number of processes that do not answer. Such a process is not called until it answers again. Ray restarts dead processes; a process that hangs must be ended by hand.",
             "short",
             (PanelQuery("sum(weir_actors_quarantined)"),),
@@ -100,7 +101,7 @@ LANES = Row(
         Panel(
             "Turns",
             "Turns granted per second, by node.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("node", "weir_node_slices_total", OF_NODES), BY_NODE),),
             width=8,
         ),
@@ -114,7 +115,7 @@ LANES = Row(
         Panel(
             "Rounds",
             "Rounds per second. In a round, every class with work gets its turns.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("node", "weir_node_rounds_total", OF_NODES), BY_NODE),),
             width=8,
         ),
@@ -128,14 +129,14 @@ LANES = Row(
         Panel(
             "Turns that overran",
             "Turns per second that took more than twice their quota, for the ten tenants with the highest rates. The excess is deducted from the next turns of the same tenant.",
-            "eps",
+            PER_S,
             (PanelQuery(worst(rate_by("tenant", "weir_class_overruns_total")), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
             "Overdue turns",
             "Turns per second that lasted so long that the lane was given to another class. This rate should be 0; otherwise a process or the machine hangs.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("node", "weir_node_overdue_slices_total", OF_NODES), BY_NODE),),
             width=8,
         ),
@@ -163,7 +164,7 @@ PROCESSES = Row(
         Panel(
             "Reports lost",
             "Reports per second that the overloaded coordinator discarded. Lending then works with older figures.",
-            "eps",
+            PER_S,
             (PanelQuery("sum(rate(weir_reports_lost_total[$__rate_interval]))", "lost"),),
             width=8,
         ),

@@ -6,7 +6,9 @@ from services.dashboards.boards import (
     GREEN,
     OF_STREAMS,
     ORANGE,
+    PER_S,
     RED,
+    ROWS_PER_S,
     STREAM,
     YELLOW,
     Board,
@@ -38,7 +40,7 @@ AT_A_GLANCE = Row(
         Panel(
             "Incoming rows",
             "Rows per second that the gateways accept, of all chosen streams.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(f"sum({per_second('weir_stream_rows_total', OF_STREAMS)})"),),
             kind="stat", width=4, height=5, thresholds=((None, "blue"),),
         ),
@@ -79,7 +81,7 @@ GATEWAYS = Row(
         Panel(
             "Rows accepted",
             "Accepted rows per second, by stream.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(rate_by("stream", "weir_stream_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True,
         ),
@@ -99,14 +101,14 @@ GATEWAYS = Row(
         Panel(
             "Batches refused",
             "Batches per second that a gateway refused because the stream's log was full. Producers send such batches again later.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("stream", "weir_stream_refused_batches_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
         Panel(
             "Rejected rows, by stream",
             "Rows per second without an event time, or with a value that does not fit its column.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(rate_by("stream", "weir_stream_dead_letters_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
@@ -148,7 +150,7 @@ SPARK = Row(
         Panel(
             "Rows read by Spark",
             "Rows per second that Spark reads. After a failure some rows are read again; Weir accepts each row once.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(rate_by("stream", "weir_feed_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_SPARK,
         ),
@@ -186,7 +188,7 @@ MIRRORS = Row(
         Panel(
             "Polls",
             "Polls of remote objects per second, by result.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("stream, result", "weir_mirror_polls_total", OF_STREAMS), "{{stream}} {{result}}"),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
@@ -217,7 +219,7 @@ MIRRORS = Row(
         Panel(
             "Uses of objects",
             "Uses of a mirror's objects per second, counted from the answers of its lookup query. From these uses the mirror estimates the interest in each object.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("stream", "weir_mirror_uses_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
@@ -231,7 +233,7 @@ MIRRORS = Row(
         Panel(
             "Rows of mirrors",
             "Rows per second that mirrors publish to their streams.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(rate_by("stream", "weir_mirror_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
@@ -245,7 +247,7 @@ MIRRORS = Row(
         Panel(
             "Recomputed frequencies",
             "Number of times per second that a mirror recomputes its refresh frequencies. Below 0.5 per second, the process is overloaded.",
-            "eps",
+            PER_S,
             (PanelQuery(rate_by("stream", "weir_mirror_solves_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
@@ -258,7 +260,7 @@ READERS = Row(
         Panel(
             "Offered to tenants",
             "Tuples per second offered to all tenants that read a stream. A row counts once for each tenant.",
-            "rowsps",
+            ROWS_PER_S,
             (PanelQuery(rate_by("stream", "weir_class_offered_tuples_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True,
         ),

@@ -64,8 +64,8 @@ WORLD = {
 }
 EXPECTED: dict[tuple[str, str, int], dict[str, float]] = {
     ("weir-overview", "Answers within target", 0): {"{}": 0.75},
-    ("weir-overview", "Tenants that miss their target", 0): {"{}": 1},
-    ("weir-overview", "Tenants that shed their maximum", 0): {"{}": 0},
+    ("weir-overview", "Tenants too slow", 0): {"{}": 1},
+    ("weir-overview", "Tenants at max_drop", 0): {"{}": 0},
     ("weir-overview", "Answers within target by priority class", 0): {
         '{priority_class="gold"}': 1,
         '{priority_class="bronze"}': 0.5,

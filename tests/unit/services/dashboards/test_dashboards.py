@@ -25,7 +25,9 @@ from tests.support.dashboard_documents import DOCUMENTS, Json, everything, exprs
 
 SERIES: dict[str, Family] = {name: family for family in FAMILIES for name in family.series}
 COUNTERS = {name for name, family in SERIES.items() if family.type in ("counter", "histogram")}
-UNITS = {"s", "bytes", "percentunit", "short", "eps", "rowsps"}
+UNITS = {"s", "bytes", "percentunit", "short", "count:/s", "count:rows/s"}
+# Longest title, in characters, of a panel that is four columns wide in a window of 1,600 pixels.
+NARROW_TITLE = 24
 CHOSEN = {"type": "prometheus", "uid": "${datasource}"}
 NAME = r"weir_[a-z_]+"
 OF_ALERTS = {"alertname", "alertstate", "severity", "priority_class", "tenant", "stream", "node"}
@@ -74,6 +76,30 @@ def unbounded(document: Json) -> Iterator[str]:
         defaults = panel["fieldConfig"]["defaults"]
         may = re.search(r"Above and below|within target by", panel["title"])
         if defaults.get("min") != 0 and not may:
+            yield panel["title"]
+
+
+def cut(document: Json) -> Iterator[str]:
+    """Yield titles that do not fit above a narrow panel: Grafana cuts them."""
+    for panel in panels(document):
+        if panel["gridPos"]["w"] < 6 and len(panel["title"]) > NARROW_TITLE:
+            yield panel["title"]
+
+
+def unnamed(document: Json) -> Iterator[str]:
+    """Yield tables with a column that keeps Grafana's name, or with empty cells that would show the text of the empty table."""
+    for panel in (one for one in panels(document) if one["type"] == "table"):
+        letters = [target["refId"] for target in panel["targets"]]
+        values = {f"Value #{letter}" for letter in letters} if len(letters) > 1 else {"Value"}
+        titles = panel["transformations"][1]["options"]["renameByName"]
+        if not values <= titles.keys():
+            yield panel["title"]
+        of_cells = [
+            one["matcher"]["options"]
+            for one in panel["fieldConfig"]["overrides"]
+            if any(setting["id"] == "noValue" for setting in one["properties"])
+        ]
+        if of_cells != list(titles.values()):
             yield panel["title"]
 
 
@@ -204,7 +230,7 @@ def unfinished(document: Json) -> Iterator[str]:
         "Annotations & Alerts",
         "Restarts",
         "Shares moved",
-        "From weir dashboards annotate",
+        "Annotated moves",
     ]:
         yield "annotations"
     others = [one["uid"] for one in DOCUMENTS if one["uid"] != document["uid"]]
@@ -230,6 +256,8 @@ RULES: list[Callable[[Json], Iterator[str]]] = [
     undescribed,
     without_unit,
     unbounded,
+    cut,
+    unnamed,
     overlapping,
     ragged,
     unknown_names,
@@ -266,6 +294,7 @@ def spoiled(path: str, value: object) -> Json:
         (undescribed, "panels.1.title", "Shares"),
         (without_unit, "panels.1.fieldConfig.defaults.unit", "none"),
         (unbounded, "panels.1.fieldConfig.defaults.min", None),
+        (cut, "panels.1.title", "Answers within their target"),
         (overlapping, "panels.2.gridPos.x", 3),
         (overlapping, "panels.6.gridPos.x", 21),
         (ragged, "panels.1.gridPos.w", 3),
@@ -289,6 +318,19 @@ def test_each_dashboard_rule_finds_a_mistake_that_breaks_it(
     rule: Callable[[Json], Iterator[str]], path: str, value: object
 ) -> None:
     assert list(rule(spoiled(path, value))) != []
+
+
+@pytest.mark.parametrize("spoil", ["names", "cells"])
+def test_a_table_with_unnamed_columns_or_misleading_empty_cells_is_found(spoil: str) -> None:
+    document = copy.deepcopy(DOCUMENTS[0])
+    assert document["uid"] == "weir-overview"
+    alerts = next(panel for panel in panels(document) if panel["title"] == "Pending and firing alerts")
+    if spoil == "names":
+        names = alerts["transformations"][1]["options"]["renameByName"]
+        names["Value #A"] = names.pop("Value")
+    else:
+        alerts["fieldConfig"]["overrides"].pop()
+    assert list(unnamed(document)) == ["Pending and firing alerts"]
 
 
 def test_dashboard_files_of_the_chart_match_the_code(capsys: pytest.CaptureFixture[str]) -> None:
