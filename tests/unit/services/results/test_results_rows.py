@@ -211,7 +211,7 @@ def test_number_of_reported_reasons_is_limited(pushing: Pushing) -> None:
         (arrow(pa.table({"x": pa.nulls(ROWS_MAX + 1)})), ARROW, 413, "too many rows"),
         (arrow(pa.table({"x": pa.array(["a"]).dictionary_encode()})), ARROW, 422, "not supported"),
         (arrow(pa.table({"x": [1.5]})), ARROW, 422, "type double; expected int64"),
-        (arrow(pa.table({"y": [1]})), ARROW, 422, "no such column"),
+        (arrow(pa.table({"y": [1]})), ARROW, 422, "no column of this name"),
         (arrow(pa.table({"x": [1]}))[:-60], ARROW, 400, "not a valid Arrow stream"),
     ],
 )  # fmt: skip
