@@ -339,7 +339,8 @@ def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigV
         written = [{"value": at, "color": color} for at, color in column.thresholds]
         overrides += [
             value("thresholds", {"mode": "absolute", "steps": written}),
-            value("custom.cellOptions", {"type": "color-text"}),
+            # Yellow text could hardly be read on the white of Grafana's light theme.
+            value("custom.cellOptions", {"type": "color-background", "mode": "basic"}),
         ]
     else:
         overrides.append(value("color", {"mode": "fixed", "fixedColor": GREY}))

@@ -330,14 +330,14 @@ OPERATORS = Row(
             "Processor time of an operator per input tuple. High values show where a query is expensive.",
             "s",
             (PanelQuery(f"max by (query, operator) (weir_operator_cost_seconds{{{OF_QUERIES}}})", "{{operator}} of {{query}}"),),
-            width=12, empty_unless=OPERATORS_TOLD,
+            width=24, empty_unless=OPERATORS_TOLD,
         ),
         Panel(
             "Selectivity",
             "Output tuples of an operator per input tuple. Above 1, the operators after it get more tuples than this operator does.",
             "short",
             (PanelQuery(f"max by (query, operator) (weir_operator_selectivity_ratio{{{OF_QUERIES}}})", "{{operator}} of {{query}}"),),
-            width=12, empty_unless=OPERATORS_TOLD,
+            width=24, empty_unless=OPERATORS_TOLD,
         ),
         Panel(
             "Queues of operators",
