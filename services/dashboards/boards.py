@@ -60,6 +60,8 @@ class Panel:
     stacked: bool = False
     limits: tuple[str, ...] = ()
     """Legends of the series that show a limit of other series; such series are drawn as dashed red lines."""
+    colours: Mapping[str, str] = field(default_factory=dict)
+    """Colours of series, by legend; Grafana gives all other series colours by their order."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Texts that the panel shows in place of values, by value."""
     columns: Mapping[str, TableColumn] = field(default_factory=dict)

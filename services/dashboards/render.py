@@ -260,6 +260,8 @@ def plot(one: Panel) -> timeseries.Panel:
         built = built.thresholds_style(draw.GraphThresholdsStyleConfig().mode(style))
     for name in one.limits:
         built = built.override_by_name(name, as_limit())
+    for name, colour in one.colours.items():
+        built = built.override_by_name(name, [in_colour(colour)])
     return built
 
 
@@ -322,7 +324,7 @@ def steps(found: Steps) -> dashboard.ThresholdsConfig:
 
 def as_limit() -> list[model.DynamicConfigValue]:
     return [
-        value("color", {"mode": "fixed", "fixedColor": RED}),
+        in_colour(RED),
         value("custom.lineStyle", {"fill": "dash", "dash": [10, 10]}),
         value("custom.fillOpacity", 0),
         value("custom.stacking", {"group": False, "mode": "none"}),
@@ -336,14 +338,19 @@ def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigV
         written = [{"value": at, "color": color} for at, color in column.thresholds]
         overrides += [
             value("thresholds", {"mode": "absolute", "steps": written}),
-            value("custom.cellOptions", {"type": "color-text"}),
+            # Yellow text could hardly be read on the white of Grafana's light theme.
+            value("custom.cellOptions", {"type": "color-background", "mode": "basic"}),
         ]
     else:
-        overrides.append(value("color", {"mode": "fixed", "fixedColor": GREY}))
+        overrides.append(in_colour(GREY))
     if is_tenant:
         url = TENANT_PAGE % "${__value.text}"
         overrides.append(value("links", [{"title": "This tenant", "url": url}]))
     return overrides
+
+
+def in_colour(colour: str) -> model.DynamicConfigValue:
+    return value("color", {"mode": "fixed", "fixedColor": colour})
 
 
 def value(id_: str, given: object) -> model.DynamicConfigValue:

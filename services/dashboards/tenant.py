@@ -5,12 +5,15 @@ from __future__ import annotations
 from services.dashboards.boards import (
     BLUE,
     GREEN,
+    GREY,
     OBJECTIVE_REACHED,
     OF_TARGET,
     OF_TENANT,
     ONE_TENANT,
+    ORANGE,
     PER_S,
     QUERY,
+    RED,
     ROWS_PER_S,
     YELLOW,
     Board,
@@ -25,11 +28,21 @@ from services.dashboards.boards import (
     rate_by,
     ratio_by,
 )
+from services.watch.states import TROUBLED, WARNED, ClassState
 
 OF_QUERIES = f'{OF_TENANT}, query=~"$query"'
 WITH_FAILURES = "the tenant has a query in which rows fail"
 ANSWERS_GIVEN = "its queries give answers"
 OPERATORS_TOLD = "`metrics_operators` is set"
+
+
+def state_colour(state: ClassState) -> str:
+    """Return the colour of a class's state: red and orange need attention, green is good, and blue is neither."""
+    if state in TROUBLED:
+        return RED
+    if state in WARNED:
+        return ORANGE
+    return GREEN if state in (ClassState.WITHIN_TARGET, ClassState.RUNNING) else BLUE
 
 
 def of_tenant(series: str) -> str:
@@ -225,7 +238,7 @@ DATA = Row(
                 PanelQuery(f"max by (state) (weir_class_state{{{OF_TENANT}}})", "{{state}}"),
                 PanelQuery(of_tenant("weir_class_held_back"), "shards held back"),
             ),
-            width=12,
+            width=12, colours={state.name.lower(): state_colour(state) for state in ClassState} | {"shards held back": GREY},
         ),
         Panel(
             "Too old",
@@ -330,14 +343,14 @@ OPERATORS = Row(
             "Processor time of an operator per input tuple. High values show where a query is expensive.",
             "s",
             (PanelQuery(f"max by (query, operator) (weir_operator_cost_seconds{{{OF_QUERIES}}})", "{{operator}} of {{query}}"),),
-            width=12, empty_unless=OPERATORS_TOLD,
+            width=24, empty_unless=OPERATORS_TOLD,
         ),
         Panel(
             "Selectivity",
             "Output tuples of an operator per input tuple. Above 1, the operators after it get more tuples than this operator does.",
             "short",
             (PanelQuery(f"max by (query, operator) (weir_operator_selectivity_ratio{{{OF_QUERIES}}})", "{{operator}} of {{query}}"),),
-            width=12, empty_unless=OPERATORS_TOLD,
+            width=24, empty_unless=OPERATORS_TOLD,
         ),
         Panel(
             "Queues of operators",

@@ -475,3 +475,15 @@ def test_links_between_dashboards_keep_the_chosen_variables() -> None:
         "Streams and Spark": "/d/weir-streams?${datasource:queryparam}&${namespace:queryparam}&${release:queryparam}",
         "Runtime": "/d/weir-runtime?${datasource:queryparam}&${namespace:queryparam}&${release:queryparam}",
     }
+
+
+def test_states_that_need_attention_have_the_colours_of_alarm() -> None:
+    (shown,) = (panel for board in BOARDS for panel in board.panels if panel.title == "State of the class")
+    (drawn,) = (one for one in panels(DOCUMENTS[1]) if one["title"] == "State of the class")
+    fixed = {
+        override["matcher"]["options"]: override["properties"][0]["value"]["fixedColor"]
+        for override in drawn["fieldConfig"]["overrides"]
+    }
+    assert fixed == shown.colours
+    names = {"within_target": "green", "over_target": "orange", "starved": "red", "idle": "blue"}
+    assert {name: fixed[name] for name in names} == names
