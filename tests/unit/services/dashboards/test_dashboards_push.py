@@ -166,7 +166,7 @@ def test_another_dashboard_with_the_same_uid_is_not_overwritten(server: Server) 
     theirs = {"uid": "weir-tenant", "title": "Their weir", "tags": ["rivers"], "version": 4, "id": 9}
     server.dashboards["weir-tenant"] = {"dashboard": theirs, "folderUid": "", "provisioned": False}
     assert refused(server).startswith(
-        "dashboard weir-tenant: another dashboard has this uid: 'Their weir'\n  hint: delete it"
+        "dashboard weir-tenant: another dashboard has this uid: 'Their weir'\n  hint: delete the other dashboard"
     )
 
 
