@@ -36,7 +36,7 @@ from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from services.race.race import SPAWN
-from services.results.places import LocalPlaces
+from tests.support.local_places import LocalPlaces
 
 RATE, BATCH = 50_000, 500
 READERS = 10

@@ -22,9 +22,9 @@ from services.api.server import Serving
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
-from services.results.places import LocalPlaces
 from tests.browser.pages import Console
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 
 pytestmark = pytest.mark.browser
 

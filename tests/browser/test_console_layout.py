@@ -27,7 +27,6 @@ from services.api.server import Serving
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
-from services.results.places import LocalPlaces
 from services.watch.watch import Watch
 from tests.browser.looks import (
     boxes_of,
@@ -39,6 +38,7 @@ from tests.browser.looks import (
 )
 from tests.browser.pages import Console
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 from tests.support.watched import InProcess, declared
 
 pytestmark = pytest.mark.browser

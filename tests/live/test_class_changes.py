@@ -29,11 +29,12 @@ from services.catalog.reconcile import Reconciling, steps
 from services.cli.upkeep.machine import SystemMachine
 from services.ingest.flight import FlightSettings
 from services.mirror.mirror_threads import Mirrors
-from services.results.places import LocalPlaces, endpoint_in
+from services.results.places import endpoint_in
 from services.results.rows import RowDelivery
 from tests.live.runs import kill
 from tests.live.test_catalog import up
 from tests.support.changes import Course, Key, Row
+from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.support.waiting import eventually
 

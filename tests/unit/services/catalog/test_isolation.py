@@ -26,10 +26,11 @@ from services.common.weir_home import Home
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
 from services.plan.planner import Planner
-from services.results.places import LocalPlaces, endpoint_in
+from services.results.places import endpoint_in
 from services.results.rows import RowDelivery
 from services.watch.watch import Watch
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.support.watched import InProcess, declared
 

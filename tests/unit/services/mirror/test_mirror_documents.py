@@ -27,8 +27,9 @@ from services.ingest.keys import new_key
 from services.mirror.doors import SystemDoor
 from services.mirror.mirror_definition import read_mirror
 from services.mirror.mirror_threads import Mirrors
-from services.results.places import LocalPlaces, endpoint_in
+from services.results.places import endpoint_in
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 from tests.support.mirrors import HTTP, Told, mirror, seen
 from tests.support.object_server import object_store
 

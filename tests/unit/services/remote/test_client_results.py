@@ -30,10 +30,10 @@ from services.cli.main import main
 from services.client import Client
 from services.remote.results import has_reached
 from services.remote.wire import RowsForgotten
-from services.results.places import LocalPlaces
 from services.results.results import Results
 from tests.support.breaking import cutting
 from tests.support.checkout import ROOT
+from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.unit.actors.host.test_hosting import SETTINGS, Hosted, Node, declared, delivered, readings, running
 

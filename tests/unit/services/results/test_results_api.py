@@ -22,8 +22,8 @@ from actors.runtime.run_dirs import RunDirs
 from configs.documents.declarations import Ref, documents_of
 from services.api.routes.results import ARROW, results_of
 from services.results.fanout import PIECE_ROWS
-from services.results.places import LocalPlaces
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 
 DOCUMENTS = """

@@ -18,9 +18,10 @@ from services.results import topics
 from services.results.events import HEARTBEAT, events
 from services.results.growth import Growth
 from services.results.log_reader import QueryAddress
-from services.results.places import AnswersPlace, LocalPlaces
+from services.results.places import AnswersPlace
 from services.results.results import Results
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 
 KIB = 1024
 NEVER_S = 1e6

@@ -12,9 +12,10 @@ from services.results.encoding import as_json_rows
 from services.results.events import events
 from services.results.fanout import PieceAddress, Pieces, RowsPiece
 from services.results.log_reader import Desk, QueryAddress
-from services.results.places import AnswersPlace, LocalPlaces
+from services.results.places import AnswersPlace
 from services.results.results import Results, shared
 from tests.support.answer_logs import ClassLog
+from tests.support.local_places import LocalPlaces
 
 KIB = 1024
 ASKED = QueryAddress("gold", "q")

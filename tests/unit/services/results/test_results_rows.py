@@ -29,12 +29,13 @@ from services.ingest.keys import new_key
 from services.results.cursors import OLDEST
 from services.results.encoding import values_of
 from services.results.log_reader import Desk, QueryAddress
-from services.results.places import AnswersPlace, LocalPlaces, SystemPlaces, endpoint_in
+from services.results.places import AnswersPlace, SystemPlaces, endpoint_in
 from services.results.row_parsing import REASONS_MAX, ROWS_MAX, NotReadable, column_of, from_json, from_lines
 from services.results.rows import BRINGERS_MAX, RowDelivery
 from services.results.units import LocalAnswers, RemoteAnswers
 from tests.support.answer_logs import ClassLog
 from tests.support.dead_letters import letters
+from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 
 HUNG_S = 60.0
