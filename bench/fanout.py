@@ -26,6 +26,7 @@ from actors.gateway.producer import Producer
 from actors.messages.gateway_messages import Accepted
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
+from bench.local_places import LocalPlaces
 from bench.measure import Figure
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.documents.declarations import Ref, documents_of
@@ -36,7 +37,6 @@ from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from services.race.race import SPAWN
-from tests.support.local_places import LocalPlaces
 
 RATE, BATCH = 50_000, 500
 READERS = 10

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.classes.utility import told as utility_told
 from configs.documents.declarations import QueryDeclaration, Ref, documents_of
 from configs.service.service_settings import ServiceSettings
@@ -24,7 +25,6 @@ from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
 from tests.browser.pages import Console
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 
 pytestmark = pytest.mark.browser
 

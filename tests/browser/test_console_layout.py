@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.documents.declarations import documents_of
 from configs.service.service_settings import ServiceSettings
 from engine.class_.explain import PlanLine
@@ -38,7 +39,6 @@ from tests.browser.looks import (
 )
 from tests.browser.pages import Console
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 from tests.support.watched import InProcess, declared
 
 pytestmark = pytest.mark.browser

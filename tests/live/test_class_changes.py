@@ -21,6 +21,7 @@ import ray
 from actors.runtime.names import find, gateway_name, host_name
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
+from bench.local_places import LocalPlaces
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import Declaration, QueryDeclaration, Ref, as_document
 from configs.errors import InvalidInput
@@ -34,7 +35,6 @@ from services.results.rows import RowDelivery
 from tests.live.runs import kill
 from tests.live.test_catalog import up
 from tests.support.changes import Course, Key, Row
-from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.support.waiting import eventually
 

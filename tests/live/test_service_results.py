@@ -14,13 +14,13 @@ from pyarrow import flight
 
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, call, start
+from bench.local_places import LocalPlaces
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.documents.declarations import Ref, documents_of
 from services.api.routes.results import ARROW, results_of
 from services.ingest.flight import FlightSettings
 from services.results.places import endpoint_in
 from services.results.rows import RowDelivery
-from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.support.waiting import eventually
 

@@ -18,12 +18,12 @@ from actors.host.answer_reader import AnswerReader
 from actors.log.commit_format import answers_of
 from actors.log.segment_log import Reader
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from services.results.cursors import Spot, cursor_of
 from services.results.events import round_of
 from services.results.log_reader import QueryAddress
 from services.results.results import Forgotten, Results
 from tests.support.answer_logs import ClassLog, answer_rows
-from tests.support.local_places import LocalPlaces
 
 BYTES_MAX = 64 << 10
 ASKED = QueryAddress("gold", "q")

@@ -18,6 +18,7 @@ import pytest
 
 from actors.gateway.streams import Streams
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import StreamDeclaration, documents_of
 from services.api.routes.results import results_of
@@ -30,7 +31,6 @@ from services.results.places import endpoint_in
 from services.results.rows import RowDelivery
 from services.watch.watch import Watch
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.support.watched import InProcess, declared
 

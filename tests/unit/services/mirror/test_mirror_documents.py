@@ -15,6 +15,7 @@ from actors.gateway.streams import Streams
 from actors.log.segment_log import Reader
 from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.documents.declarations import Document, MirrorDeclaration, Ref, documents_of
 from configs.errors import InUse, InvalidInput
 from engine.data.train import values_to_arrow
@@ -29,7 +30,6 @@ from services.mirror.mirror_definition import read_mirror
 from services.mirror.mirror_threads import Mirrors
 from services.results.places import endpoint_in
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 from tests.support.mirrors import HTTP, Told, mirror, seen
 from tests.support.object_server import object_store
 

@@ -21,6 +21,7 @@ import typer
 import yaml
 
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import documents_of
 from configs.errors import InvalidInput, UnknownName
@@ -33,7 +34,6 @@ from services.remote.wire import RowsForgotten
 from services.results.results import Results
 from tests.support.breaking import cutting
 from tests.support.checkout import ROOT
-from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 from tests.unit.actors.host.test_hosting import SETTINGS, Hosted, Node, declared, delivered, readings, running
 

@@ -19,11 +19,11 @@ import pytest
 
 from actors.log.unit_log import described
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.documents.declarations import Ref, documents_of
 from services.api.routes.results import ARROW, results_of
 from services.results.fanout import PIECE_ROWS
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 
 DOCUMENTS = """

@@ -13,6 +13,7 @@ from actors.gateway.gateway_loop import Gateway
 from actors.messages.gateway_messages import Grew, encode
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
+from bench.local_places import LocalPlaces
 from services.results import growth as growth_module
 from services.results import topics
 from services.results.events import HEARTBEAT, events
@@ -21,7 +22,6 @@ from services.results.log_reader import QueryAddress
 from services.results.places import AnswersPlace
 from services.results.results import Results
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 
 KIB = 1024
 NEVER_S = 1e6

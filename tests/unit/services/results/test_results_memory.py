@@ -7,6 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from services.results.cursors import OLDEST
 from services.results.encoding import as_json_rows
 from services.results.events import events
@@ -15,7 +16,6 @@ from services.results.log_reader import Desk, QueryAddress
 from services.results.places import AnswersPlace
 from services.results.results import Results, shared
 from tests.support.answer_logs import ClassLog
-from tests.support.local_places import LocalPlaces
 
 KIB = 1024
 ASKED = QueryAddress("gold", "q")

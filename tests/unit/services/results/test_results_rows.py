@@ -19,6 +19,7 @@ from actors.gateway.streams import Streams
 from actors.log.segment_log import Reader
 from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
+from bench.local_places import LocalPlaces
 from configs.documents.declarations import StreamDeclaration, documents_of
 from engine.data.schema import DataType, TypeKind, decimal
 from engine.data.train import values_to_arrow
@@ -35,7 +36,6 @@ from services.results.rows import BRINGERS_MAX, RowDelivery
 from services.results.units import LocalAnswers, RemoteAnswers
 from tests.support.answer_logs import ClassLog
 from tests.support.dead_letters import letters
-from tests.support.local_places import LocalPlaces
 from tests.support.served import Served, served
 
 HUNG_S = 60.0

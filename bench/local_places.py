@@ -1,4 +1,4 @@
-"""Locations of answers for tests that read the logs of one node."""
+"""Locations of the answers of one node, for benchmarks and tests that have no coordinator."""
 
 from __future__ import annotations
 
