@@ -108,7 +108,7 @@ class Declaring:
         if not needs_plan(self.service.catalog.diff(documents, self.versions)):
             return None, ()
         if planner is None:
-            # While the system starts, no forecast can be made, so admission `refuse` refuses each change.
+            # While the system starts, no forecast can be made, so the setting `admission: refuse` refuses each change.
             if admission == "refuse":
                 raise NotRunning(
                     starting,
@@ -118,7 +118,7 @@ class Declaring:
         try:
             plan = planner.plan(documents, tenants=None if self.caller.is_admin else self.caller.tenants)
         except (Away, TooManyRequests) as problem:
-            # Only admission `refuse` refuses a change for which the running system makes no forecast.
+            # A change without a forecast is refused only with the setting `admission: refuse`.
             if admission == "refuse":
                 raise
             return None, (f"no plan was made: {problem.title}",)

@@ -229,7 +229,7 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterable
 
 
 def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
-    """Return shares by the names shown to the caller; ANOTHER has the sum of the shares of all hidden classes."""
+    """Return the shares of classes by the names that the caller may see. The shares of all hidden classes are summed under ANOTHER."""
     sums: dict[str, float] = {}
     for name, share in shares.items():
         sums[naming(name)] = sums.get(naming(name), 0.0) + share

@@ -248,7 +248,7 @@ class Catalog:
             after = applied(latest.state, documents)
             new_changes = changes(latest.state, after, documents)
             latest = self._written(connection, latest, after, new_changes, who)
-        # The copy in memory is replaced only after the transaction has been committed.
+        # The catalog's state in memory is replaced only after the transaction has been committed.
         self._seen = latest
         return latest.state, [
             replace(change, version=latest.state[change.ref].version) for change in new_changes
@@ -291,7 +291,7 @@ class Catalog:
         return latest
 
     def _begin(self) -> None:
-        """Declare the preset priority classes in a catalog that has no change yet."""
+        """Declare the preset priority classes in a new catalog, which has no changes yet."""
         with suppress(VersionDiffers):
             self._apply(
                 [Document(preset) for preset in PRESETS], NOBODY, {ref_of(preset): 0 for preset in PRESETS}

@@ -128,7 +128,7 @@ class ClassCounters:
         self, known: UnitSeen, total: ClassCounts, life: Life, answered: ResponseCounts, target_s: float
     ) -> None:
         if answered.target_s != target_s:
-            return  # Counts for an earlier delay target cannot be added, because their buckets have other limits.
+            return  # Counts for different delay targets cannot be added, because the limits of their buckets differ.
         if total.times.target_s != target_s:
             total.times = ResponseBuckets(target_s, within=[0.0] * len(answered.within))
         goes_on = known.life == life and known.answered.target_s == target_s
@@ -174,7 +174,7 @@ class Counters:
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
 
     def changes(self, key: Key, pid: int) -> float:
-        """Return how often the process was restarted: the number of calls with another process id than the previous call."""
+        """Return the number of restarts of a process, which are noticed by a new process id `pid`."""
         counter = self._seen.get(key)
         return self._total(
             key, gained(self._seen, key, pid, counter is not None and counter.life != pid, False)

@@ -30,7 +30,7 @@ MOVES_MAX = 1000
 
 
 class NodeSource(Protocol):
-    """Interface that returns the figures of nodes; every call may raise SourceAway."""
+    """Interface to the figures of nodes; every call may raise SourceAway."""
 
     def turns(self, node: str) -> DispatcherStatus: ...
 

@@ -11,7 +11,7 @@ from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
 from services.watch.source import SourceAway
 
-# Number of classes that one poll asks. In a system with more classes, the figures of some classes are several polls old.
+# Number of classes per poll. In a system with more classes, the figures of some classes are several polls old.
 CLASSES_ASKED = 20
 
 
@@ -19,7 +19,7 @@ class OperatorLooks:
     """Operators of the first unit of each class, in `seen`. One thread calls `look`; other threads may read `seen`."""
 
     def __init__(self, plan_of: Callable[[str], Sequence[PlanLine]]) -> None:
-        """Poll with `plan_of`, which raises SourceAway, or UnknownName for a class that no longer exists."""
+        """`plan_of` returns the operators of a class. It may raise SourceAway, or UnknownName for a class that no longer exists."""
         self._plan_of = plan_of
         self.seen: Mapping[str, Sequence[PlanLine]] = {}
 

@@ -156,7 +156,7 @@ class Making:
         return None
 
     def _counted(self, lines: Sequence[PlanLine], known: ClassMeasured | None) -> list[PlanLine]:
-        """Return the planned operators. If an equal operator is running, the planned operator gets its numbers of tuples and calls."""
+        """Return the planned operators. A planned operator gets the numbers of tuples and calls of an equal running operator, if there is one."""
         pairs = ((line, self._same(line, known)) for line in lines)
         return [
             line if same is None else replace(line, tuples=same.tuples, calls=same.calls)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from services.race.hand_written import WINDOWS_MS
 from services.race.w11_workload import Array, Data, RaceOutcome
 
-# SQL of each window query: column to group by, aggregates per pane, and expressions that combine panes.
+# SQL of each window query: the column to group by, the aggregates of a pane, and the expression that combines panes.
 PANES = {
     "A1": ("region", "sum(temp) AS s, count(*) AS n", "sum(s) / sum(n) AS v"),
     "A2": ("sensor", "max(wind) AS m", "max(m) AS v"),

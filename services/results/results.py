@@ -151,7 +151,7 @@ class Results:
         return Page(columns, rows_in(found), body, text_of(spots), restarted)
 
     async def kept(self, asked: QueryAddress) -> list[tuple[AnswersPlace, int, int]]:
-        """Return the location of each unit's answers, with the numbers of the first row that is still kept and of the next new row."""
+        """Return the location of each unit's answers, the number of the first stored row, and the number that the next new row will get."""
         with self.topics.following(asked) as topic:
             await self.topics.look(topic)
             view = topic.view

@@ -10,8 +10,8 @@ from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
 from services.watch.source import SourceAway, WatchSource
 
-# Seconds after which the address of a gateway is requested again: a restarted gateway may have another port.
-# A node without an answer is asked again after KEPT_S seconds, too.
+# Seconds after which the address of a gateway is requested again, even from a node that did not answer.
+# A restarted gateway may have another port.
 KEPT_S = 5.0
 
 

@@ -30,7 +30,7 @@ from configs.numbers import duration
 from services.watch.losses import MOSTLY, QueryLoss, query_losses
 
 if TYPE_CHECKING:
-    # Imported only to check types, so that tables of the command line do not wait for the import of `actors`.
+    # `actors` is imported only to check types, so that tables of the command line do not wait for the import.
     from actors.messages.unit_messages import Failure, Figures
     from configs.classes.live_class import LiveClass
 

@@ -91,7 +91,7 @@ class Watch(BackgroundThread):
         self.has_ended = False
         """True if the system is known to have ended, so that it will not answer again."""
         self._answered = self._began
-        # Time of each unit's last report: first by the unit's clock, then by the watch's clock.
+        # Two times of each unit's last report: the time by the unit's clock, and the time by this object's clock.
         self._reports: dict[str, tuple[float, float]] = {}
         self._looks = 0
         self._wanted = False
@@ -219,7 +219,7 @@ class Watch(BackgroundThread):
         )
 
     def _reported(self, found: StatusMoment, now: float) -> dict[str, float]:
-        """Return the time of each class's last report by the watch's clock; for a class of several units, the earliest time."""
+        """Return the time of each class's last report by this object's clock. For a class of several units, return the earliest time."""
         reports, reported = dict[str, tuple[float, float]](), dict[str, float]()
         for name, unit in found.status.system.units.items():
             if unit.report is None or unit.report.asleep:

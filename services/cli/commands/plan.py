@@ -62,7 +62,7 @@ def plan(
 
 
 def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: int | None) -> dict[str, Any]:
-    """Return the prediction of the running service. Without a service, return a prediction made here from assumed costs and rates."""
+    """Return the prediction of the running service. Without a service, predict in this process from assumed costs and rates."""
     if address_of(os.environ) is not None:
         if lanes is not None:
             hint = "leave --lanes out, or plan in another WEIR_HOME"

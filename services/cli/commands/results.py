@@ -169,7 +169,7 @@ class Json(ResultsWriter):
 
 
 class Yaml(ResultsWriter):
-    """Writer of a YAML list, which is valid after each row."""
+    """Writer of a YAML list. After each row, the text written until then is valid YAML."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.write(yaml.safe_dump(list(map(dict, rows)), sort_keys=False, allow_unicode=True))

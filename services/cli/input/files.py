@@ -141,7 +141,7 @@ def read_stdin(option: str, texts: Collection[str]) -> pa.Table:
 
 
 def opened(source: Path | bytes) -> Any:
-    """Return a stream of the given bytes, or of a file, which is decompressed if its ending names a compression."""
+    """Open bytes or a file for reading. A file is decompressed if its ending names a compression."""
     if isinstance(source, bytes):
         return pa.input_stream(pa.py_buffer(source))
     return pa.input_stream(str(source), compression="detect")

@@ -193,7 +193,7 @@ def policy_of(one: ClassView) -> str:
 
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
-    """Return a table of the quality of classes' answers in the last seconds, with all missed deadlines since the start."""
+    """Return a table of the quality of each class's answers in the last seconds. Missed deadlines are counted since the start."""
     # A terminal has no room for the columns `tardy` and `bytes` together. Only classes with windows need `tardy`.
     omitted = "bytes" if any(view.figures.tardiness.get("due") for view in views) else "tardy"
     columns = {head: cell for head, cell in QUALITY_COLUMNS.items() if head != omitted}

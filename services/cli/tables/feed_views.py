@@ -166,7 +166,7 @@ def clock(moment: str) -> str:
 
 
 def feed_declared(weir: Declarations, name: str) -> Declared | None:
-    """Return the document of a feed, or of the stream with a source for which the feed was made; None if the caller may not see it."""
+    """Return the document of a feed, or of a stream with a source. Return None if the caller may not see the document."""
     try:
         return weir.get("Feed", name)
     except NotAllowed:

@@ -64,7 +64,7 @@ class Lines(ABC):
 
 @dataclass
 class Sheet(Lines):
-    """Table without a frame. Cells are texts in rich's markup."""
+    """Table without lines around its cells. Cells are texts in rich's markup."""
 
     title: str
     heads: Sequence[str]
@@ -260,7 +260,7 @@ def longest_word(text: Text) -> int:
 
 
 def labelled(console: Console, name: Text, text: Text, start: int, width: int) -> Iterator[Text]:
-    """Yield the lines of a text that starts in column `start`, with its name at the left. A text with a very long word is below its name."""
+    """Yield the lines of a text that starts in column `start`, right of its label. A text with a very long word is put below its label."""
     if longest_word(text) > width - start:
         yield from wrapped(console, name, width)
         yield from wrapped(console, text, width)

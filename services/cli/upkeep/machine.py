@@ -148,7 +148,7 @@ class SystemMachine:
                 self._call(home, "drop", name)
 
     def _wait_set(self) -> None:
-        """Wait until gateways expect the readers of all classes, and hosts have the queries of their classes."""
+        """Wait until all gateways know which classes read their streams, and all hosts have the queries of their classes."""
         until = time.monotonic() + SET_S
         while self._system.status().being_set and time.monotonic() < until:
             if self._stopping.wait(LOOK_S):
