@@ -34,7 +34,7 @@ NOT_ENACTED = (
 
 @dataclass(frozen=True)
 class Made:
-    """Outcome of a request: the changes that were made or, with `dry_run`, only planned; with warnings and the forecast."""
+    """Outcome of a request: changes, warnings and the forecast. With `dry_run`, the changes are only planned."""
 
     changes: Sequence[DeclarationChange]
     warnings: Sequence[str] = ()
@@ -193,7 +193,7 @@ def wanted_version(here: SnapshotEntry | None, if_match: str | None, if_none_mat
 
 
 def is_fresh(entry: SnapshotEntry, if_none_match: str | None) -> bool:
-    """Return True if If-None-Match contains this version or `*`: the caller has the document, so the response needs no body."""
+    """Return True if If-None-Match contains this version or `*`. The caller then has the document, so the response needs no body."""
     if if_none_match is None:
         return False
     etags = [etag.strip().removeprefix("W/") for etag in if_none_match.split(",")]

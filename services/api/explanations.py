@@ -129,7 +129,7 @@ def by_name(name: str) -> str:
 
 
 def for_tenant(tenant: str) -> Naming:
-    """Return a function that hides the names of other tenants: it keeps the names of the tenant's class and units, and returns ANOTHER otherwise."""
+    """Return a function that replaces the names of other tenants' classes and units by ANOTHER. All other names stay unchanged."""
     return lambda name: name if class_of(name) == tenant else ANOTHER
 
 

@@ -218,7 +218,7 @@ def is_of_body(file: str) -> bool:
 
 
 def errors_of(problem: WeirError, body: object) -> Iterator[dict[str, str | int]]:
-    """Yield the entry of `errors`, which says where the invalid value is; yield nothing for a problem that is not about a value."""
+    """Yield the entry of `errors` with the location of the invalid value. Yield nothing for a problem that is not about a value."""
     if slug_of(problem) != "invalid":
         return
     error: dict[str, str | int] = {"detail": problem.title}

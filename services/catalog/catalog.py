@@ -210,7 +210,7 @@ class Catalog:
         return self._apply(documents, who, versions)[1]
 
     def delete(self, ref: Ref, who: str, version: int | None = None) -> None:
-        """Delete a declaration; raise UnknownName if it does not exist, InUse if something needs it."""
+        """Delete a declaration. Raise UnknownName if the declaration does not exist, and InUse if another declaration needs it."""
         with self._database.changing() as connection:
             before = self._look(connection).state
             self._check_delete(connection, before, ref, version)

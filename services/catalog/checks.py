@@ -204,7 +204,7 @@ class Changing:
                     )
                 mirror = read_mirror(declared_mirror)
             ref = Ref("Stream", declared_mirror.name)
-            # If only the mirror has changed, the error is reported for the mirror, otherwise for the stream.
+            # An error is reported for the stream, or for the mirror if only the mirror has changed.
             with self.about(ref if ref in touched else ref_of(declared_mirror)):
                 self._check_mirrored(mirror, ref, fed.get(declared_mirror.name))
 

@@ -140,7 +140,7 @@ class KeyStore:
             add_key(connection, IssuedKey(new_id(), principal, expanded, now), digest, who)
 
     def revoke(self, id_: str, who: str) -> None:
-        """Revoke a key; raise UnknownName if it does not exist. Calling it again has no effect."""
+        """Revoke a key; raise UnknownName if the key does not exist. Revoking a revoked key has no effect."""
         with self._database.changing() as connection:
             infos_by_id = {info.id: info for info in infos(connection)}
             if id_ not in infos_by_id:

@@ -100,7 +100,7 @@ class Machine(Protocol):
     def running(self) -> SystemState: ...
 
     def perform(self, step: Step) -> None:
-        """Carry out a step, or raise an exception. A step that was carried out before has no effect."""
+        """Carry out a step, or raise an exception. Carrying out a step a second time has no effect."""
 
     def report_caught_up(self) -> None:
         """Report to gateways which feeds have nothing left to publish. Without a change since the last report, do nothing."""
@@ -110,11 +110,11 @@ class Machine(Protocol):
         """Return the time of last use of each key."""
 
     def stop(self) -> None:
-        """Stop everything that steps have started, and the step in progress. Any thread may call this method, more than once."""
+        """Stop all that steps have started, and the step in progress. Any thread may call this method, also repeatedly."""
 
 
 def steps(wanted: Desired, running: SystemState) -> list[Step]:
-    """Return the steps that lead from the running to the declared state, in an order in which no class reads a missing or wrong stream."""
+    """Return the steps from the running state to the declared state. Their order ensures that no class reads a missing or wrong stream."""
     due: list[Step] = []
     if running.keys != wanted.keys:
         due.append(PublishKeys(wanted.keys))
@@ -266,7 +266,7 @@ class Reconciling(BackgroundThread):
             name: reduced for name, reduced in self._reduced.items() if named.get(name) == reduced.wanted
         }
         named |= {name: reduced.running for name, reduced in self._reduced.items()}
-        # A class is removed if none of its queries can run.
+        # A class without a query that can run is removed.
         nothing = {name for name, reduced in self._reduced.items() if not reduced.running.queries}
         desired = replace(
             self._wanted, classes=tuple(class_ for name, class_ in named.items() if name not in nothing)

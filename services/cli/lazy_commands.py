@@ -95,7 +95,7 @@ def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
         yield
     except typer.TyperException as problem:
         if type(problem).__name__ == "NoArgsIsHelpError":
-            # Typer expects that the help has been printed already. Weir's help layout returns a text instead, which is printed now.
+            # Typer expects that the help has been printed already. Weir's help layout has only returned the help, so the help is printed now.
             typer.echo(str(problem), err=True)
             raise typer.Exit(EXIT_WRONG_INPUT) from None
         # The module `usage` is imported only to report a mistake, so that correct command lines do not wait for the import.

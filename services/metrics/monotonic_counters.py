@@ -168,7 +168,7 @@ class Counters:
         return self.of_life(key, value, life + (counter is not None and value < counter.value))
 
     def kept(self, key: Key, value: float) -> float:
-        """Return the counter for a count that survives restarts. If the count falls to less than half, it belongs to a new object of the same name."""
+        """Return the counter for a count that survives restarts. If the count falls to less than half, it is the count of a new object with the name of the old object."""
         counter = self._seen.get(key)
         goes_on = counter is not None and value >= counter.value / 2
         return self._total(key, gained(self._seen, key, object(), value, goes_on))

@@ -1,6 +1,6 @@
 """Figures of each node's dispatcher and gateway, and the number of share moves.
 
-A thread polls them every few seconds, so that no scrape waits for another process.
+A thread polls these figures every few seconds, so that no scrape waits for another process.
 """
 
 from __future__ import annotations

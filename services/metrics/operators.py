@@ -1,6 +1,6 @@
 """Metrics per operator, polled only if the setting `metrics_operators` is on.
 
-Each class needs a call to its host, so every poll asks only some classes: those with the oldest figures.
+Each class needs a call to its host, so every poll reads only the classes with the oldest figures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OperatorLooks:
     def look(self, classes: Iterable[str]) -> None:
         """Poll the operators of the CLASSES_ASKED classes that were polled longest ago."""
         names = list(classes)
-        # The dictionary is ordered by the time of the last poll, oldest first.
+        # `lines_by_class` is ordered by the time of the last poll, oldest first.
         lines_by_class = {name: lines for name, lines in self.seen.items() if name in set(names)}
         due = [*(name for name in names if name not in lines_by_class), *lines_by_class][:CLASSES_ASKED]
         for name in due:

@@ -136,7 +136,7 @@ class Making:
         return class_load(one, inputs)
 
     def _whole(self, one: LiveClass, known: ClassMeasured) -> ClassLoad:
-        """Return the load of a class of which only the total load was measured: each input row is assumed to cost the same."""
+        """Return the load of a class without measured operators. Each input row is assumed to cost an equal part of the measured load."""
         rates = [self._rate(stream, False) for stream in streams_of(one)]
         rows = sum(rate.rows_per_s for rate in rates)
         if not rows or known.load <= 0:

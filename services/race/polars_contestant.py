@@ -66,7 +66,7 @@ class Window:
 
 
 class MicroBatches:
-    """Program that answers all eleven queries. Each micro-batch has readings, and the alerts up to the last reading's time."""
+    """Program that answers the eleven queries of W11. Each micro-batch has readings, and the alerts up to the last reading's time."""
 
     def __init__(self) -> None:
         region = PolarsPanes(
@@ -157,7 +157,7 @@ def micro_batches(data: Data, train: int) -> Iterator[tuple[pl.DataFrame, pl.Dat
 
 
 def run_polars(data: Data, train: int) -> RaceOutcome:
-    """Answer the eleven queries in micro-batches of `train` readings."""
+    """Answer the eleven queries of W11 in micro-batches of `train` readings."""
     program = MicroBatches()
     began, cpu_began = time.perf_counter(), time.process_time()
     for readings, alerts in micro_batches(data, train):

@@ -220,7 +220,7 @@ async def gathered(
     limit: int,
     take: Callable[[AnswersPlace, str, Spot, int], Awaitable[Taken | None]],
 ) -> list[Taken]:
-    """Return the next rows of each unit, and advance the reader's positions `spots`. Raise Forgotten if the rows after a position are gone."""
+    """Return the next rows of each unit, and advance the positions `spots` of the reader. Raise Forgotten if the next rows were discarded."""
     view, found, size = topic.view, list[Taken](), 0
     misses = {shard for shard in view if shard in spots}
     began = {shard: begun_at(spots.get(shard), seen) for shard, (_, seen) in view.items()}

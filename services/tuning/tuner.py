@@ -1,4 +1,4 @@
-"""Tuner: a thread that has the simulator compare policies for classes that tune themselves.
+"""Tuner: a thread that compares policies by simulation, for classes that tune themselves.
 
 The thread samples the classes' units, another process simulates them, and the class's core in the coordinator decides
 (`scheduler.tuning`).

@@ -245,7 +245,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
     """Return the view of a class that the service has sent as JSON."""
     names = ("name", "priority", "delay_target_ms", "lossless", "objective")
     settings = {name: told[name] for name in names}
-    # Of the setting `policy`, a view needs only whether the class tunes itself. The policy in use is a field of the view.
+    # A view needs the setting `policy` only to know if the class tunes itself. The policy in use is a field of the view.
     settings["policy"] = Automatic() if told["tunes_itself"] else None
     return ClassView(
         settings=LiveClass.model_validate(settings),

@@ -1,4 +1,4 @@
-"""Network addresses of the nodes' gateways: read from files for nodes on this machine, requested from the system for other nodes."""
+"""Network addresses of the nodes' gateways. Addresses of nodes on this machine are read from files; other nodes are asked by a call."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class QueryLoss:
 
 
 def failures_together(units: Iterable[Sequence[Failure]]) -> tuple[Failure, ...]:
-    """Return the failures of several units. Units with the same failure share one entry, with the sum of their rows and the largest fraction."""
+    """Return the failures of several units. Equal failures are merged into one, with the sum of the rows and the largest fraction."""
     merged: dict[tuple[str, tuple[str, ...], str], Failure] = {}
     for failure in (failure for failures in units for failure in failures):
         key = failure.operator, failure.queries, failure.reason

@@ -103,7 +103,7 @@ class Watch(BackgroundThread):
         super().stop()
 
     def view(self, max_age_s: float = FRESH_S) -> View:
-        """Return a view of at most this age, or the last view if the coordinator does not answer; raise SourceAway if there is no view."""
+        """Return a view of at most this age. If the coordinator does not answer, return the last view; without a view, raise SourceAway."""
         with self._changed:
             if self._view is not None and self.age_s(self._view) <= max_age_s:
                 return self._view
@@ -182,7 +182,7 @@ class Watch(BackgroundThread):
             return not self._stopping.is_set()
 
     def look(self) -> None:
-        """Poll the system once; called only by the watch's thread."""
+        """Poll the system once; called only by the thread of this object."""
         before = self._view
         view: View | None
         try:

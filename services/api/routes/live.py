@@ -282,7 +282,7 @@ def quality_line(one: QueryWorth, loss: QueryLoss | None = None) -> QueryQuality
 
 
 def ledger(watch: Watch, view: View, tenants: Collection[str] | None) -> Ledger:
-    """Return the ledger of these tenants, with the rejected rows of the streams that they read; None for the whole ledger."""
+    """Return the ledger of `tenants` with the rejected rows of their streams. Without `tenants`, return the whole ledger."""
     lines = accounts(view.system, tenants)
     read = {line.stream.lower() for line in lines}
     return Ledger(

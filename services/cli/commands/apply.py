@@ -166,7 +166,7 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
 
 
 def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
-    """Return the state of a tenant's class, with its reason."""
+    """Return the state of a tenant's class, and the reason for this state."""
     status = weir.live.status(name)
     return {"state": status["state"], "reason": status["reason"]}
 

@@ -301,7 +301,7 @@ def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
 
 @contextmanager
 def timed_phase(console: Console, seconds: dict[str, float], name: str) -> Iterator[Callable[[str], None]]:
-    """Run a `with` block as a phase, then print its duration and the notes that the block has made. Add the duration to `seconds`."""
+    """Run a `with` block as a phase of the demonstration. Print the block's notes and its duration, and store the duration in `seconds`."""
     notes: list[str] = []
     began = time.monotonic()
     with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():

@@ -95,7 +95,7 @@ def rates_of(told: Iterable[str]) -> dict[str, float]:
 
 
 def plan_view(found: Mapping[str, Any]) -> RenderableType:
-    """Return a table of the declared classes and of other classes that they affect, followed by warnings and assumptions."""
+    """Return a table of the declared classes and of all classes that the declarations affect, followed by warnings and assumptions."""
     parts: list[RenderableType] = [plan_table(found)]
     parts += [Text(warning, style="yellow") for warning in found["warnings"]]
     parts += [Text(f"assumed: {assumption}", style="dim") for assumption in found["assumed"]]

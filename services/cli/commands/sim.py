@@ -48,7 +48,7 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class SimulationJob:
-    """Settings of one simulation in a comparison. They are sent to the process that runs the simulation."""
+    """Settings of one simulation in a comparison, which are sent to the process that runs the simulation."""
 
     label: str
     scenario: Scenario

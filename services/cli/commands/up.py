@@ -190,7 +190,7 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            # `log_end` is registered first, so that it is called last, after all parts have ended.
+            # `log_end` is registered first. It is therefore called last, after all parts of `weir up` have ended.
             running.push(partial(log_end, settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
@@ -281,7 +281,7 @@ class Startup:
         return Overview(watch, endpoint, machine, reconciling, self.service)
 
     def _system(self) -> System:
-        """Start the system or find it, and record it for the `weir top` and `weir down` of this home."""
+        """Start or find the system, and record its name and address, so that `weir top` and `weir down` find the system."""
         system = self.running.enter_context(begun(self.settings, self.home))
         on_cluster = self.settings.on_cluster
         self.home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))

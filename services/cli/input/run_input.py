@@ -131,7 +131,7 @@ def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
         if token.token_type is not TokenType.STRING or not is_after_from(tokens, place):
             continue
         path = Path(token.text).expanduser()
-        # A text with escapes stays as it is, because its replacement would shift the positions of all later tokens.
+        # A string with escapes is not replaced, because its replacement would shift the positions of all later tokens.
         if has_format(path) and written == f"'{token.text}'" and '"' not in token.text:
             files[token.text] = path
             text = f'{text[: token.start]}"{token.text}"{text[token.end + 1 :]}'

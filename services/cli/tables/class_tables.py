@@ -155,7 +155,7 @@ SILENT_S = 3.0
 
 
 def state_lines(views: Sequence[ClassView]) -> list[str]:
-    """Return the lines below the table: classes without recent reports, classes with problems (most serious first), idle classes."""
+    """Return the lines below the table. They list classes without recent reports, then classes with problems, then idle classes."""
     order = list(ClassState)
     silent = [view for view in views if view.age_s > SILENT_S]
     unwell = [

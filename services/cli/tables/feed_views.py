@@ -57,7 +57,7 @@ WIDE_TEXTS: Mapping[str, Callable[[Status], str]] = {
 
 
 def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
-    """Return a table of one feed, or of all feeds and streams with a source. Errors are listed below the table, except below a wide table."""
+    """Return a table of one feed, or of all feeds and streams with a source. Errors are listed below the table, but a wide table has a column for errors."""
     try:
         with service() as weir:
             statuses = weir.live.feed_statuses() if name is None else [weir.live.feed_status(name)]

@@ -239,7 +239,7 @@ def printable(text: str) -> str:
 
 
 def cut_to(text: Text, width: int) -> Text:
-    """Return the beginning of a text that fits into a width. It ends after a whole word, unless that word would be too long."""
+    """Return the beginning of a text that fits into a width. The cut is between words, unless half of the beginning would be lost."""
     if text.cell_len <= width:
         return text
     text = text.copy()

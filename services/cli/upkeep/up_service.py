@@ -55,7 +55,7 @@ def given_keys(environ: Mapping[str, str]) -> dict[str, str]:
 def served(
     catalog: Catalog, home: Home, settings: ServiceSettings, who: str, given: Mapping[str, str] = {}
 ) -> Iterator[Served]:
-    """Run the service in the block, before any system is attached. The service also accepts `given`, which maps principals to keys."""
+    """Run the service until the `with` block ends, at first without a system. The service also accepts the API keys in `given`, by principal."""
     service = service_of(catalog, settings)
     service.waits_for = lambda: STARTING
     for principal, key in given.items():
@@ -76,7 +76,7 @@ def served(
 
 
 class Served:
-    """Handle of the service of `weir up` while it accepts requests: `weir up` attaches the system to it and watches the system."""
+    """Handle of the running service of `weir up`, through which `weir up` connects the service to the system and checks the system."""
 
     def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
         """`home` is the folder with the administrator's key; None if the key was given in the environment."""
@@ -102,7 +102,7 @@ class Served:
         mirrors: Callable[[], Sequence[MirrorProgress]],
         running: ExitStack,
     ) -> None:
-        """Connect the service to the system until `running` is closed. Without `feeds`, other processes report the progress of feeds."""
+        """Connect the service to the system until the exit stack `running` is closed. Without `feeds`, other processes report the progress of feeds."""
         # The modules below import Ray, so they are imported only when a system runs: `weir up --help` must not wait for Ray.
         from services.api.routes.results import results_of
         from services.metrics.collector import SystemCollector
