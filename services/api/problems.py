@@ -258,7 +258,7 @@ def pointer_of(field_: str, document: object = None) -> str:
 
 
 def key_at(rest: str, here: object) -> str:
-    """Return the next key of the path `rest`: the longest key of the object `here` with which the path begins."""
+    """Return the first key in the path `rest`: the longest key of the object `here` with which `rest` begins."""
     if isinstance(here, Mapping):
         keys = [
             key

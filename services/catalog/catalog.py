@@ -283,7 +283,7 @@ class Catalog:
         return StateAtRevision(revision, after)
 
     def _look(self, connection: sa.Connection) -> StateAtRevision:
-        """Return the state of the catalog that the transaction sees; only changes since the last call are read from the database."""
+        """Return the state of the catalog in this transaction. Only changes since the last call are read from the database."""
         latest, revision = self._seen, revision_of(connection)
         if latest.revision != revision:
             latest = StateAtRevision(revision, later(connection, latest))

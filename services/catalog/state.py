@@ -58,7 +58,7 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         # Queries by tenant. Copies of a state share these dicts, except the dicts of tenants in `_own`.
         self._queries: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._own: set[str] = set()
-        # Cached objects: made on demand, and discarded when a declaration that they depend on changes.
+        # Cached objects are made on demand. A cached object is discarded when a declaration on which it depends changes.
         self._sql: SqlCatalog | None = None
         self._entitled: dict[str, LiveClass] = {}
         self._classes: dict[str, LiveClass] = {}

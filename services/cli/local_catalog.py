@@ -26,7 +26,7 @@ def unchecked(documents: Sequence[Document]) -> Sequence[str]:
 
 
 class CatalogHere:
-    """Catalog that is opened directly, with the methods that a service offers to its administrator."""
+    """Catalog opened without a service. It has the methods of the client with which an administrator calls a service."""
 
     def __init__(self, catalog: Catalog, who: str, admit: Admit = unchecked) -> None:
         self._catalog, self._who, self._admit = catalog, who, admit

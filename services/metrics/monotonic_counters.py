@@ -59,7 +59,7 @@ class ResponseBuckets:
 
 @dataclass(slots=True)
 class ClassCounts:
-    """Sums of the counts of all units that a class has had since the class was first seen, including units that have ended."""
+    """Sums of the counts of all units of a class since the class was first seen, including units that have ended."""
 
     values: dict[Key, float] = field(default_factory=dict)
     times: ResponseBuckets = field(default_factory=lambda: ResponseBuckets(0.0))

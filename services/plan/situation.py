@@ -108,7 +108,7 @@ class Making:
         yield from self._assumed
 
     def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
-        """Return the load of a class: the rates of its input streams, and the costs of the operators that process them."""
+        """Return the load of a class: the rate of each input stream, and the costs of the operators that process the stream."""
         class_measured = self.found.classes.get(one.name) if self.found else None
         if class_measured is not None and not class_measured.lines and not is_planned:
             return self._whole(one, class_measured)
@@ -249,7 +249,7 @@ def streams_of(one: LiveClass) -> list[str]:
 
 
 def source_of(state: CatalogState, stream: str) -> SourceSettings | None:
-    """Return the source of a stream (of the stream itself or of its feed), by stream name in lower case; None without a source."""
+    """Return the source that a stream or its feed declares, or None. `stream` is the stream's name in lower case."""
     for declaration in state.of_kind(StreamDeclaration):
         if declaration.name.lower() == stream and declaration.source is not None:
             return declaration.source

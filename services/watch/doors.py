@@ -24,7 +24,7 @@ class Doors:
         self._known: dict[str, tuple[float, str | None]] = {}
 
     def endpoint(self, node: str) -> str | None:
-        """Return the address of the node's gateway, or None if the node has no gateway or does not answer."""
+        """Return the address of the gateway of `node`, or None if the node has no gateway or does not answer."""
         here = RunDirs(shared_memory(), self._source.name, node)
         return endpoint_in(here) if here.folder.is_dir() else self._elsewhere(node)
 

@@ -227,7 +227,7 @@ def demonstrate(
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s processed, {run.offered_note()}")
             since, until = run.times()
         outcome = run.outcome(calibration, options.load, seconds)
-        # The dashboard of a single tenant shows the class that lost most rows, because fewest of its panels are empty.
+        # The dashboard for a single tenant shows the class that lost most rows, so that few panels are empty.
         lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
         panels = None if scrape is None else record_of(scrape, since, until, lost_most)
         with phase("stop"):

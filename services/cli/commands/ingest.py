@@ -1,4 +1,4 @@
-"""`weir ingest`: read the streams of a file, or the feeds of a service, through Spark into a running system."""
+"""`weir ingest`: read sources with Spark, and send their rows to a running system. A file or a service declares the sources."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def read_csv(path: Path | bytes, texts: Collection[str]) -> pa.Table:
 
 
 def read_json(path: Path | bytes, texts: Collection[str]) -> pa.Table:
-    """Return the rows of JSON lines or of an array; a text column that holds only times becomes timestamps."""
+    """Return the rows of JSON lines or of an array; a text column that holds only times becomes a timestamp column."""
     with opened(path) as stream:
         is_array = stream.read(BEGINNING_BYTES).lstrip()[:1] == b"["
     parse = None
