@@ -88,7 +88,7 @@ class Caller:
         must(is_allowed, "the key is not for metrics", f"{METRICS} or {ADMIN}")
 
     def must_bring_feeds(self) -> None:
-        """Raise Forbidden unless the key has the scope `feeds`. An administrator's key is refused, so that it never reads secrets of sources."""
+        """Raise Forbidden unless the key has the scope `feeds`. An administrator's key is refused, because administrators must not read the secrets of sources."""
         must(FEEDS in self.scopes, "the key is not for feeds", FEEDS)
 
 
@@ -151,7 +151,7 @@ CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
 class Gatekeeper:
-    """ASGI application around the routes: it admits only requests with a live key, and limits their rate and the size of their bodies."""
+    """ASGI application around the routes, which admits only requests with a live key. It limits the rate of requests and the size of bodies."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service

@@ -34,7 +34,7 @@ NOT_ENACTED = (
 
 @dataclass(frozen=True)
 class Made:
-    """Outcome of a request: the changes that were made or, with `dry_run`, only planned; with warnings and the forecast."""
+    """Outcome of a request: changes, warnings and the forecast. With `dry_run`, the changes are only planned."""
 
     changes: Sequence[DeclarationChange]
     warnings: Sequence[str] = ()
@@ -108,7 +108,7 @@ class Declaring:
         if not needs_plan(self.service.catalog.diff(documents, self.versions)):
             return None, ()
         if planner is None:
-            # While the system starts, no forecast can be made, so admission `refuse` refuses each change.
+            # While the system starts, no forecast can be made, so the setting `admission: refuse` refuses each change.
             if admission == "refuse":
                 raise NotRunning(
                     starting,
@@ -118,7 +118,7 @@ class Declaring:
         try:
             plan = planner.plan(documents, tenants=None if self.caller.is_admin else self.caller.tenants)
         except (Away, TooManyRequests) as problem:
-            # Only admission `refuse` refuses a change for which the running system makes no forecast.
+            # A change without a forecast is refused only with the setting `admission: refuse`.
             if admission == "refuse":
                 raise
             return None, (f"no plan was made: {problem.title}",)
@@ -193,7 +193,7 @@ def wanted_version(here: SnapshotEntry | None, if_match: str | None, if_none_mat
 
 
 def is_fresh(entry: SnapshotEntry, if_none_match: str | None) -> bool:
-    """Return True if If-None-Match contains this version or `*`: the caller has the document, so the response needs no body."""
+    """Return True if If-None-Match contains this version or `*`. The caller then has the document, so the response needs no body."""
     if if_none_match is None:
         return False
     etags = [etag.strip().removeprefix("W/") for etag in if_none_match.split(",")]

@@ -144,7 +144,7 @@ class CatalogSnapshot(BackgroundThread):
         self._look(is_last=True)
 
     def _look(self, is_last: bool = False) -> None:
-        """Refresh the snapshot, and store when keys were used. If the catalog does not answer, keep the old snapshot."""
+        """Refresh the snapshot, and store when each key was last used. If the catalog does not answer, keep the old snapshot."""
         try:
             self.refresh()
             if is_last or time.monotonic() >= self._noted_at + NOTE_S:

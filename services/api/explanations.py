@@ -129,7 +129,7 @@ def by_name(name: str) -> str:
 
 
 def for_tenant(tenant: str) -> Naming:
-    """Return a function that hides the names of other tenants: it keeps the names of the tenant's class and units, and returns ANOTHER otherwise."""
+    """Return a function that replaces the names of other tenants' classes and units by ANOTHER. All other names stay unchanged."""
     return lambda name: name if class_of(name) == tenant else ANOTHER
 
 
@@ -229,7 +229,7 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterable
 
 
 def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
-    """Return shares by the names shown to the caller; ANOTHER has the sum of the shares of all hidden classes."""
+    """Return the shares of classes by the names that the caller may see. The shares of all hidden classes are summed under ANOTHER."""
     sums: dict[str, float] = {}
     for name, share in shares.items():
         sums[naming(name)] = sums.get(naming(name), 0.0) + share

@@ -1,4 +1,4 @@
-"""HTTP/1.1 protocol of uvicorn with limits on a request's head (request line and headers): its size, and the time until it is complete."""
+"""HTTP/1.1 protocol of uvicorn with limits on the size of a request's head (request line and headers) and on the time until the head is complete."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def is_of_body(file: str) -> bool:
 
 
 def errors_of(problem: WeirError, body: object) -> Iterator[dict[str, str | int]]:
-    """Yield the entry of `errors`, which says where the invalid value is; yield nothing for a problem that is not about a value."""
+    """Yield the entry of `errors` with the location of the invalid value. Yield nothing for a problem that is not about a value."""
     if slug_of(problem) != "invalid":
         return
     error: dict[str, str | int] = {"detail": problem.title}
@@ -258,7 +258,7 @@ def pointer_of(field_: str, document: object = None) -> str:
 
 
 def key_at(rest: str, here: object) -> str:
-    """Return the next key of the path `rest`: the longest key of the object `here` with which the path begins."""
+    """Return the first key in the path `rest`: the longest key of the object `here` with which `rest` begins."""
     if isinstance(here, Mapping):
         keys = [
             key

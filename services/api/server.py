@@ -93,7 +93,7 @@ class Serving:
 
 
 class ApiServer(uvicorn.Server):
-    """Uvicorn server with an event that is set once it listens."""
+    """Uvicorn server with an event that is set once the server listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -114,7 +114,7 @@ class ApiServer(uvicorn.Server):
 
 
 class Ending:
-    """ASGI application around the routes. When the service stops, it ends read requests at once, and lets changes finish."""
+    """ASGI application around the routes. When the service stops, reads are ended at once, and changes may finish."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -210,7 +210,7 @@ class Catalog:
         return self._apply(documents, who, versions)[1]
 
     def delete(self, ref: Ref, who: str, version: int | None = None) -> None:
-        """Delete a declaration; raise UnknownName if it does not exist, InUse if something needs it."""
+        """Delete a declaration. Raise UnknownName if the declaration does not exist, and InUse if another declaration needs it."""
         with self._database.changing() as connection:
             before = self._look(connection).state
             self._check_delete(connection, before, ref, version)
@@ -248,7 +248,7 @@ class Catalog:
             after = applied(latest.state, documents)
             new_changes = changes(latest.state, after, documents)
             latest = self._written(connection, latest, after, new_changes, who)
-        # The copy in memory is replaced only after the transaction has been committed.
+        # The catalog's state in memory is replaced only after the transaction has been committed.
         self._seen = latest
         return latest.state, [
             replace(change, version=latest.state[change.ref].version) for change in new_changes
@@ -283,7 +283,7 @@ class Catalog:
         return StateAtRevision(revision, after)
 
     def _look(self, connection: sa.Connection) -> StateAtRevision:
-        """Return the state of the catalog that the transaction sees; only changes since the last call are read from the database."""
+        """Return the state of the catalog in this transaction. Only changes since the last call are read from the database."""
         latest, revision = self._seen, revision_of(connection)
         if latest.revision != revision:
             latest = StateAtRevision(revision, later(connection, latest))
@@ -291,7 +291,7 @@ class Catalog:
         return latest
 
     def _begin(self) -> None:
-        """Declare the preset priority classes in a catalog that has no change yet."""
+        """Declare the preset priority classes in a new catalog, which has no changes yet."""
         with suppress(VersionDiffers):
             self._apply(
                 [Document(preset) for preset in PRESETS], NOBODY, {ref_of(preset): 0 for preset in PRESETS}

@@ -79,7 +79,7 @@ def is_its_own(before: CatalogState, ref: Ref, stream: StreamDeclaration) -> boo
 
 
 def applied(before: CatalogState, documents: Sequence[Document]) -> CatalogState:
-    """Return the state after the change; raise InvalidInput if it is inconsistent. Existing declarations keep versions and order."""
+    """Return the state after `documents` are declared, or raise InvalidInput. Replaced declarations keep their version and position."""
     documents = completed(before, documents)
     check_differ(documents)
     changing = Changing(before, documents)
@@ -204,7 +204,7 @@ class Changing:
                     )
                 mirror = read_mirror(declared_mirror)
             ref = Ref("Stream", declared_mirror.name)
-            # If only the mirror has changed, the error is reported for the mirror, otherwise for the stream.
+            # An error is reported for the stream, or for the mirror if only the mirror has changed.
             with self.about(ref if ref in touched else ref_of(declared_mirror)):
                 self._check_mirrored(mirror, ref, fed.get(declared_mirror.name))
 
@@ -267,7 +267,7 @@ class Changing:
             raise
 
     def check_tenants(self) -> None:
-        """Check that each tenant can run if the tenant or one of its queries has changed."""
+        """Check that the class of each changed tenant can run. A tenant with a changed query counts as changed."""
         names = {
             declaration.tenant if isinstance(declaration, QueryDeclaration) else declaration.name
             for declaration in self.touched

@@ -147,7 +147,7 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 def migrate(connection: sa.Connection) -> None:
     """Migrate to the tables of this version, in the transaction of the connection."""
-    # Imported only for a migration: most processes find their catalog up to date and start faster without the import.
+    # Alembic is imported only for a migration: most processes find their catalog up to date and start faster without the import.
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory

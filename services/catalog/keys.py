@@ -140,7 +140,7 @@ class KeyStore:
             add_key(connection, IssuedKey(new_id(), principal, expanded, now), digest, who)
 
     def revoke(self, id_: str, who: str) -> None:
-        """Revoke a key; raise UnknownName if it does not exist. Calling it again has no effect."""
+        """Revoke a key; raise UnknownName if the key does not exist. Revoking a revoked key has no effect."""
         with self._database.changing() as connection:
             infos_by_id = {info.id: info for info in infos(connection)}
             if id_ not in infos_by_id:
@@ -151,7 +151,7 @@ class KeyStore:
                 note(connection, now, who, "revoked", infos_by_id[id_].ref)
 
     def note_used(self, used: dict[str, float]) -> None:
-        """Record the times of last use, in seconds since 1970 by key id."""
+        """Record when keys were last used. `used` has the time by key id, in seconds since 1970."""
         with self._database.reading() as connection:
             before = {info.id: info.used_at or -math.inf for info in infos(connection)}
         late = {id_: at for id_, at in used.items() if id_ in before and at >= before[id_] + USED_EVERY_S}
@@ -161,7 +161,7 @@ class KeyStore:
                     set_columns(connection, id_, used_at=at)
 
     def ring(self, connection: sa.Connection) -> KeyRing:
-        """Return all live keys as a key ring, which gateways use to check callers; each record has its expiry."""
+        """Return all live keys, each with its expiry, as the key ring with which gateways check callers."""
         now = self._clock()
         live = {info.id: info for info in infos(connection) if info.is_live(now)}
         if not live:

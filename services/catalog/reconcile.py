@@ -29,7 +29,7 @@ from services.common.background_thread import BackgroundThread
 from services.ingest.keys import KeyRing
 
 LOOK_S = 1.0
-# Revision recorded until the first state of the catalog has been carried out.
+# Revision of a system in which no state of the catalog has been carried out yet.
 NOTHING = -1
 
 
@@ -100,21 +100,21 @@ class Machine(Protocol):
     def running(self) -> SystemState: ...
 
     def perform(self, step: Step) -> None:
-        """Carry out a step, or raise an exception. A step that was carried out before has no effect."""
+        """Carry out a step, or raise an exception. Carrying out a step a second time has no effect."""
 
     def report_caught_up(self) -> None:
-        """Report to gateways which feeds have nothing left to publish, but only if that has changed since the last report."""
+        """Report to gateways which feeds have nothing left to publish. Without a change since the last report, do nothing."""
         ...
 
     def used_keys(self) -> dict[str, float]:
         """Return the time of last use of each key."""
 
     def stop(self) -> None:
-        """Stop everything that steps have started, and the step in progress. Any thread may call this method, more than once."""
+        """Stop all that steps have started, and the step in progress. Any thread may call this method, also repeatedly."""
 
 
 def steps(wanted: Desired, running: SystemState) -> list[Step]:
-    """Return the steps that lead from the running to the declared state, in an order in which no class reads a missing or wrong stream."""
+    """Return the steps from the running state to the declared state. Their order ensures that no class reads a missing or wrong stream."""
     due: list[Step] = []
     if running.keys != wanted.keys:
         due.append(PublishKeys(wanted.keys))
@@ -124,7 +124,7 @@ def steps(wanted: Desired, running: SystemState) -> list[Step]:
     }
     before = {class_.name: class_ for class_ in running.classes}
     named = {class_.name: class_ for class_ in wanted.classes}
-    # Classes that read a changed stream. Until the stream is replaced, they run without the stream and the queries that read it.
+    # Classes that read a changed stream run without this stream and its queries until the stream is replaced.
     parted = {
         name: without_streams(class_, changed)
         for name, class_ in before.items()
@@ -217,7 +217,7 @@ class Reconciling(BackgroundThread):
         self._stopping.set()
         self._woken.set()
         while self._thread.is_alive():
-            # The thread may have started something after the machine was stopped, so the machine is stopped once more.
+            # The thread may have started a part of the system after `stop` of the machine was called, so `stop` is called again.
             self._machine.stop()
             self._thread.join(LOOK_S)
 
@@ -266,7 +266,7 @@ class Reconciling(BackgroundThread):
             name: reduced for name, reduced in self._reduced.items() if named.get(name) == reduced.wanted
         }
         named |= {name: reduced.running for name, reduced in self._reduced.items()}
-        # A class is removed if none of its queries can run.
+        # A class without a query that can run is removed.
         nothing = {name for name, reduced in self._reduced.items() if not reduced.running.queries}
         desired = replace(
             self._wanted, classes=tuple(class_ for name, class_ in named.items() if name not in nothing)
@@ -277,7 +277,7 @@ class Reconciling(BackgroundThread):
         return (*problems, *(why for reduced in self._reduced.values() for why in reduced.problems))
 
     def _performed(self, step: Step) -> Sequence[str]:
-        """Perform a step; return the problems that have prevented it, or none if it was performed."""
+        """Perform a step, and return the problems that have prevented the step. The result of a successful step is empty."""
         if self._stopping.is_set():
             return ()
         try:

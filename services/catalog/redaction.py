@@ -43,7 +43,7 @@ def restored(one: Document, before: Declaration | None) -> Document:
 
 
 def with_secrets(data: Any, before: Any, path: str = "") -> Any:
-    """Return data with each hidden value replaced by the value at the same path in `before`; raise InvalidInput if `before` has none."""
+    """Return data with each hidden value replaced by the value at the same path in `before`; raise InvalidInput if `before` has no such value."""
     if not isinstance(data, Mapping):
         return data
     old = before if isinstance(before, Mapping) else {}

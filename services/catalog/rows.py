@@ -61,7 +61,7 @@ def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
 def touched(
     state: CatalogState, changed: Iterable[Any]
 ) -> Iterator[tuple[sa.ColumnElement[bool], list[Ref]]]:
-    """Yield SQL conditions for database rows that may have changed, each with the declarations in `state` that meet the condition."""
+    """Yield an SQL condition for each set of database rows that may have changed, and the declarations in `state` that are in this set."""
     rows, tenants = tables.documents.c, set()
     for kind, name in changed:
         if kind == "Query":

@@ -55,10 +55,10 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         self._all: dict[Ref, StoredDeclaration] = {}
         self._of_kind: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._folded: dict[Ref, Ref] = {}
-        # Queries by tenant. If a tenant is in `_own`, only this state uses the tenant's dict; copies may share the other dicts.
+        # Queries by tenant. Copies of a state share these dicts, except the dicts of tenants in `_own`.
         self._queries: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._own: set[str] = set()
-        # Cached objects: made on demand, and discarded when a declaration that they depend on changes.
+        # Cached objects are made on demand. A cached object is discarded when a declaration on which it depends changes.
         self._sql: SqlCatalog | None = None
         self._entitled: dict[str, LiveClass] = {}
         self._classes: dict[str, LiveClass] = {}
@@ -74,7 +74,7 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         duplicate._sql = self._sql
         duplicate._entitled, duplicate._classes = dict(self._entitled), dict(self._classes)
         duplicate._checked = dict(self._checked)
-        # The copy and the original now share all dicts of queries, so each must copy such a dict before it changes the dict.
+        # The copy and the original now share all dicts of queries, so a dict must be copied before it is changed.
         self._own = set()
         return duplicate
 

@@ -1,4 +1,4 @@
-"""Shell completion of names: of declarations at the service, or in the catalog of WEIR_HOME if no service runs.
+"""Shell completion of names of declarations. The names come from the service, or from the catalog of WEIR_HOME if no service runs.
 
 The user waits for the completion and cannot see errors, so after an error or ANSWER_S seconds no names are offered.
 """

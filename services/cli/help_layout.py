@@ -129,7 +129,7 @@ def prose(console: Console, text: str) -> Sequence[Text]:
 
 
 def pairs(console: Console, rows: Iterable[tuple[str, str]]) -> Iterator[Text]:
-    """Yield lines with a name on the left and its meaning on the right, or below the name if the name is too long."""
+    """Yield lines with a name on the left and its meaning on the right. The meaning of a very long name is below the name."""
     rows = list(rows)
     label = max((len(name) for name, _ in rows if len(name) <= LABEL_MOST), default=LABEL_MOST)
     start = INDENT + label + GAP

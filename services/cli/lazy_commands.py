@@ -23,7 +23,7 @@ from typer.models import CommandFunctionType
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Module that defines a command or a group, and heading under which the help lists the command."""
+    """Name of the module that defines a command, and the heading under which the help lists the command."""
 
     module: str
     panel: str
@@ -95,10 +95,10 @@ def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
         yield
     except typer.TyperException as problem:
         if type(problem).__name__ == "NoArgsIsHelpError":
-            # Typer expects that the help has been printed already. Weir's help layout returns a text instead, which is printed now.
+            # Typer expects that the help has been printed already. Weir's help layout has only returned the help, so the help is printed now.
             typer.echo(str(problem), err=True)
             raise typer.Exit(EXIT_WRONG_INPUT) from None
-        # This module is imported only to report a mistake, so that correct command lines do not wait for the import.
+        # The module `usage` is imported only to report a mistake, so that correct command lines do not wait for the import.
         from services.cli.usage import usage_problem
 
         raise usage_problem(problem, ctx, command, args) from None

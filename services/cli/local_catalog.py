@@ -26,7 +26,7 @@ def unchecked(documents: Sequence[Document]) -> Sequence[str]:
 
 
 class CatalogHere:
-    """Catalog that is opened directly, with the methods that a service offers to its administrator."""
+    """Catalog opened without a service. It has the methods of the client with which an administrator calls a service."""
 
     def __init__(self, catalog: Catalog, who: str, admit: Admit = unchecked) -> None:
         self._catalog, self._who, self._admit = catalog, who, admit
@@ -42,7 +42,7 @@ class CatalogHere:
         return applied(self._catalog.diff(whole, versions), whole)
 
     def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
-        """Return the documents with the catalog's secrets in place of hidden secrets, and the versions of the declarations with these secrets."""
+        """Return the documents with each `(hidden)` replaced by the catalog's secret, and the versions of the declarations with these secrets."""
         state, completed, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
         for document in documents:
             before = state.get(document.ref)
@@ -94,7 +94,7 @@ class CatalogHere:
 def applied(
     made: Iterable[catalog.DeclarationChange], documents: Sequence[Document], warnings: Sequence[str] = ()
 ) -> Applied:
-    """Return changes with their warnings, and with warnings about missing files and about documents that make producers wait."""
+    """Return the changes and all warnings: `warnings`, missing files, and documents that make producers wait."""
     missing = missing_paths(document.declaration for document in documents)
     return Applied.model_validate(
         {

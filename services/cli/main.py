@@ -110,7 +110,7 @@ def main(command: typer.Typer = app, name: str = "weir") -> None:
 
 
 def exit_code_of(problem: WeirError) -> int:
-    # This module is imported only after an error, so that commands that succeed do not wait for the import.
+    # The module `wire` is imported only after an error, so that commands that succeed do not wait for the import.
     from services.remote.wire import WouldMissTarget
 
     match problem:

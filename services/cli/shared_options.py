@@ -32,7 +32,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def confirm(question: str, unasked: InvalidInput) -> None:
-    """Ask the user for a confirmation, and end the command if the user refuses. Raise the error `unasked` if there is no terminal."""
+    """Ask the user `question`, and end the command if the user refuses. Without a terminal, raise the error `unasked`."""
     if not sys.stdin.isatty():
         raise unasked
     typer.confirm(question, abort=True)

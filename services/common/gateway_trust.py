@@ -17,7 +17,7 @@ SCHEMES = ("grpc://", "grpc+tls://")
 
 @dataclass(frozen=True, slots=True)
 class GatewayTrust:
-    """Settings by which a client verifies the certificate of a gateway. Gateways without TLS need none of them."""
+    """Settings by which a client verifies the certificate of a gateway. A gateway without TLS needs no such settings."""
 
     ca_file: Path | None = None
     """PEM file with the certificates of the authorities that sign gateways' certificates; None for the authorities of gRPC."""
@@ -26,7 +26,7 @@ class GatewayTrust:
     """Name in the certificates of all gateways; None if each gateway's certificate has the host name of its endpoint."""
 
     def connect(self, endpoint: str) -> flight.FlightClient:
-        """Return a client of the gateway. The connection is made by the first call."""
+        """Return a client of the gateway at `endpoint`. The client connects at its first call."""
         given = {"tls_root_certs": self._authorities(), "override_hostname": self.server_name}
         return flight.connect(endpoint, **{name: value for name, value in given.items() if value is not None})
 

@@ -27,7 +27,7 @@ HOME, CATALOG, PEPPER, ENDPOINT = "WEIR_HOME", "WEIR_CATALOG", "WEIR_PEPPER", "W
 PEPPER_FILE = "pepper"
 PEPPER_BYTES = 32
 PEPPER_LEAST = 16
-# Maximum seconds that `weir up` waits for the lock, which another command takes for a moment to check whether it is free.
+# Maximum seconds that `weir up` waits for the lock. Other commands take the lock for a moment to check whether `weir up` runs.
 LOCK_WAIT_S = 1.0
 LOCK_POLL_S = 0.02
 
@@ -81,7 +81,7 @@ class Home:
         return self.folder / "feeds"
 
     def ingest(self, file: Path | None) -> Path:
-        """Return the folder of `weir ingest` for a file of streams; without a file, for the feeds of a service."""
+        """Return the folder for checkpoints of `weir ingest`. Each file of streams has its own folder; the feeds of a service share one folder."""
         if file is None:
             return self.folder / "ingest" / "service"
         path = file.absolute()
@@ -210,7 +210,7 @@ def held(home: Home) -> Iterator[None]:
 
 
 def locked(file: int) -> bool:
-    """Take the lock of an open file; return False if another process keeps it."""
+    """Lock an open file; return False if another process has locked the file and keeps the lock."""
     until = time.monotonic() + LOCK_WAIT_S
     while True:
         try:
@@ -224,7 +224,7 @@ def locked(file: int) -> bool:
 
 
 def make_secret(path: Path) -> None:
-    """Write a new secret to a file atomically. If two processes do so at the same time, the first file is kept."""
+    """Write a new secret to a file atomically. If two processes write a secret at the same time, the first secret stays."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     make_private(draft)
     draft.write_text(secrets.token_hex(PEPPER_BYTES), encoding="ascii")

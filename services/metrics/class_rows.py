@@ -63,7 +63,7 @@ def shares(seen: ClassSeen) -> dict[str, float]:
 
 
 def load_of(view: ClassView) -> float:
-    """Return the class's offered load in processors: 0 for a sleeping class, because its last report is out of date."""
+    """Return the class's offered load in processors. A sleeping class has load 0, because the class's last report is out of date."""
     return 0.0 if view.asleep else view.figures.load
 
 

@@ -115,7 +115,7 @@ class SystemCollector:
         declared = self._priority_classes()
         for tenant, lines in self._nodes.operators.seen.items():
             for line in lines:
-                # The label contains the operator's number too, because a query may have several operators with the same name.
+                # The label contains the operator's number and name, because a query may have several operators with the same name.
                 operator = f"{line.number} {line.name}"
                 labels = tenant, declared.get(tenant, ""), ",".join(line.queries), operator
                 rows["weir_operator_cost_seconds"].append((labels, line.cost_us / 1e6))

@@ -1,4 +1,4 @@
-"""HTTP endpoint for metrics of a demonstration run, in which no service runs that could serve them."""
+"""HTTP endpoint for the metrics of a demonstration, which has no service with such an endpoint."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ResponseBuckets:
 
 @dataclass(slots=True)
 class ClassCounts:
-    """Sums of the counts of all units that a class has had since the class was first seen, including units that have ended."""
+    """Sums of the counts of all units of a class since the class was first seen, including units that have ended."""
 
     values: dict[Key, float] = field(default_factory=dict)
     times: ResponseBuckets = field(default_factory=lambda: ResponseBuckets(0.0))
@@ -128,7 +128,7 @@ class ClassCounters:
         self, known: UnitSeen, total: ClassCounts, life: Life, answered: ResponseCounts, target_s: float
     ) -> None:
         if answered.target_s != target_s:
-            return  # Counts for an earlier delay target cannot be added, because their buckets have other limits.
+            return  # Counts for different delay targets cannot be added, because the limits of their buckets differ.
         if total.times.target_s != target_s:
             total.times = ResponseBuckets(target_s, within=[0.0] * len(answered.within))
         goes_on = known.life == life and known.answered.target_s == target_s
@@ -168,13 +168,13 @@ class Counters:
         return self.of_life(key, value, life + (counter is not None and value < counter.value))
 
     def kept(self, key: Key, value: float) -> float:
-        """Return the counter for a count that survives restarts. If the count falls to less than half, it belongs to a new object of the same name."""
+        """Return the counter for a count that survives restarts. If the count falls to less than half, it is the count of a new object with the name of the old object."""
         counter = self._seen.get(key)
         goes_on = counter is not None and value >= counter.value / 2
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
 
     def changes(self, key: Key, pid: int) -> float:
-        """Return how often the process was restarted: the number of calls with another process id than the previous call."""
+        """Return the number of restarts of a process, which are noticed by a new process id `pid`."""
         counter = self._seen.get(key)
         return self._total(
             key, gained(self._seen, key, pid, counter is not None and counter.life != pid, False)

@@ -1,6 +1,6 @@
 """Figures of each node's dispatcher and gateway, and the number of share moves.
 
-A thread polls them every few seconds, so that no scrape waits for another process.
+A thread polls these figures every few seconds, so that no scrape waits for another process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOVES_MAX = 1000
 
 
 class NodeSource(Protocol):
-    """Interface that returns the figures of nodes; every call may raise SourceAway."""
+    """Interface to the figures of nodes; every call may raise SourceAway."""
 
     def turns(self, node: str) -> DispatcherStatus: ...
 

@@ -1,6 +1,6 @@
 """Metrics per operator, polled only if the setting `metrics_operators` is on.
 
-Each class needs a call to its host, so every poll asks only some classes: those with the oldest figures.
+Each class needs a call to its host, so every poll reads only the classes with the oldest figures.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
 from services.watch.source import SourceAway
 
-# Number of classes that one poll asks. In a system with more classes, the figures of some classes are several polls old.
+# Number of classes per poll. In a system with more classes, the figures of some classes are several polls old.
 CLASSES_ASKED = 20
 
 
@@ -19,14 +19,14 @@ class OperatorLooks:
     """Operators of the first unit of each class, in `seen`. One thread calls `look`; other threads may read `seen`."""
 
     def __init__(self, plan_of: Callable[[str], Sequence[PlanLine]]) -> None:
-        """Poll with `plan_of`, which raises SourceAway, or UnknownName for a class that no longer exists."""
+        """`plan_of` returns the operators of a class. It may raise SourceAway, or UnknownName for a class that no longer exists."""
         self._plan_of = plan_of
         self.seen: Mapping[str, Sequence[PlanLine]] = {}
 
     def look(self, classes: Iterable[str]) -> None:
         """Poll the operators of the CLASSES_ASKED classes that were polled longest ago."""
         names = list(classes)
-        # The dictionary is ordered by the time of the last poll, oldest first.
+        # `lines_by_class` is ordered by the time of the last poll, oldest first.
         lines_by_class = {name: lines for name, lines in self.seen.items() if name in set(names)}
         due = [*(name for name in names if name not in lines_by_class), *lines_by_class][:CLASSES_ASKED]
         for name in due:

@@ -73,7 +73,7 @@ def told(names: Labels, values: Labels) -> str:
 
 
 def number(value: float) -> str:
-    # Small whole numbers have a faster way, because most values are small whole numbers.
+    # Most values are small whole numbers, so these are formatted in a faster way.
     if -1e6 < value < 1e6 and value == int(value):
         return f"{value:.1f}"
     digits, dot, more = repr(float(value)).partition(".")

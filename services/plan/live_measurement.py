@@ -66,7 +66,7 @@ class RunningMeasured(BackgroundThread):
         }
 
     def _lines(self, name: str) -> list[PlanLine]:
-        # A class that is starting or ending has no operators yet, or no longer.
+        # A class that is starting or ending has no operators.
         with suppress(WeirError, TimeoutError):
             return self._watch.source.plan(name)
         return []

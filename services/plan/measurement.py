@@ -73,7 +73,7 @@ def rates_over(samples: Sequence[StreamsSample]) -> dict[str, Rate]:
 
 
 def earliest(samples: Sequence[StreamsSample], name: str) -> StreamsSample:
-    """Return the oldest sample since the stream was declared. Counts that are smaller than before show that it was declared again."""
+    """Return the oldest sample since the stream was declared. If a count is smaller than before, the stream was declared again."""
     first = samples[-1]
     for sample in reversed(samples[:-1]):
         if name not in sample.streams or sample.streams[name].rows > first.streams[name].rows:

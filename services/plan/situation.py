@@ -108,7 +108,7 @@ class Making:
         yield from self._assumed
 
     def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
-        """Return the load of a class: the rates of its input streams, and the costs of the operators that process them."""
+        """Return the load of a class: the rate of each input stream, and the costs of the operators that process the stream."""
         class_measured = self.found.classes.get(one.name) if self.found else None
         if class_measured is not None and not class_measured.lines and not is_planned:
             return self._whole(one, class_measured)
@@ -136,7 +136,7 @@ class Making:
         return class_load(one, inputs)
 
     def _whole(self, one: LiveClass, known: ClassMeasured) -> ClassLoad:
-        """Return the load of a class of which only the total load was measured: each input row is assumed to cost the same."""
+        """Return the load of a class without measured operators. Each input row is assumed to cost an equal part of the measured load."""
         rates = [self._rate(stream, False) for stream in streams_of(one)]
         rows = sum(rate.rows_per_s for rate in rates)
         if not rows or known.load <= 0:
@@ -156,7 +156,7 @@ class Making:
         return None
 
     def _counted(self, lines: Sequence[PlanLine], known: ClassMeasured | None) -> list[PlanLine]:
-        """Return the planned operators. If an equal operator is running, the planned operator gets its numbers of tuples and calls."""
+        """Return the planned operators. A planned operator gets the numbers of tuples and calls of an equal running operator, if there is one."""
         pairs = ((line, self._same(line, known)) for line in lines)
         return [
             line if same is None else replace(line, tuples=same.tuples, calls=same.calls)
@@ -249,7 +249,7 @@ def streams_of(one: LiveClass) -> list[str]:
 
 
 def source_of(state: CatalogState, stream: str) -> SourceSettings | None:
-    """Return the source of a stream (of the stream itself or of its feed), by stream name in lower case; None without a source."""
+    """Return the source that a stream or its feed declares, or None. `stream` is the stream's name in lower case."""
     for declaration in state.of_kind(StreamDeclaration):
         if declaration.name.lower() == stream and declaration.source is not None:
             return declaration.source

@@ -82,7 +82,7 @@ class Aside:
 
     def stop(self) -> None:
         """Kill the process, and refuse further predictions and forecasts. Idempotent."""
-        # `_ended` is set before the process is killed. A thread that starts a call then sees `_ended`, or its process is killed.
+        # `_ended` is set first: later calls are refused, and a call in progress fails because the child process is killed.
         self._ended.set()
         if (running := self._running) is not None:
             running[0].kill()

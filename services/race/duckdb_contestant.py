@@ -10,7 +10,7 @@ import pyarrow as pa
 from services.race.hand_written import WINDOWS_MS
 from services.race.w11_workload import Array, Data, RaceOutcome
 
-# SQL of each window query: column to group by, aggregates per pane, and expressions that combine panes.
+# SQL of each window query: the column to group by, the aggregates of a pane, and the expression that combines panes.
 PANES = {
     "A1": ("region", "sum(temp) AS s, count(*) AS n", "sum(s) / sum(n) AS v"),
     "A2": ("sensor", "max(wind) AS m", "max(m) AS v"),
@@ -27,7 +27,7 @@ SELECTS = {
 
 
 def run_duckdb(data: Data) -> RaceOutcome:
-    """Answer all eleven queries, one after another."""
+    """Answer the eleven queries of W11, one after another."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     connection.execute("SET preserve_insertion_order = false")
@@ -60,7 +60,7 @@ def aggregate(name: str, last_ts: int) -> str:
 
 
 def join(within_ms: int, condition: str) -> str:
-    """Return a window join as SQL. It repeats each alert for all seconds in which the alert may match, so that DuckDB can hash-join."""
+    """Return a window join as SQL. The SQL repeats each alert for all seconds in which the alert may match, so that DuckDB can hash-join."""
     return (
         f"WITH b AS (SELECT ts, sensor, level, unnest(range((ts - {within_ms}) // 1000, (ts + {within_ms}) // 1000 + 1))"
         " AS second FROM a) SELECT r.ts AS rts, b.ts AS ats, r.sensor, r.temp, b.level FROM r JOIN b"

@@ -1,6 +1,6 @@
 """W11 written by hand in numpy for this one workload: a query engine can hardly be faster.
 
-The program relies on keys from 0 to 999 and 0 to 9, on input in the order of event time, and on these eleven queries. It does no
+The program relies on keys from 0 to 999 and 0 to 9, on input in the order of event time, and on the eleven queries of W11. It does no
 planning, scheduling, measuring or accounting. Answers are lists of column arrays per query.
 """
 
@@ -34,13 +34,13 @@ COLUMNS = ("ts", "sensor", "region", "temp", "humidity", "wind")
 
 
 class HandWritten:
-    """Program that answers all eleven queries from batches of readings and alerts, in the order of event time."""
+    """Program that answers the eleven queries of W11 from batches of readings and alerts, in the order of event time."""
 
     def __init__(self) -> None:
         self.answers: Answers = {
             q: [] for q in ("S1", "S2", "S3", "S4", "A1", "A2", "A3", "A4", "A5", "J1", "J2")
         }
-        # Aggregates per key (sums, counts, minima and maxima), by the number of the pane.
+        # Aggregates of each pane (sums, counts, minima and maxima per key), by the number of the pane.
         self.region: defaultdict[int, dict[str, Array]] = defaultdict(dict)
         self.sensor: defaultdict[int, dict[str, Array]] = defaultdict(dict)
         self.next_end: dict[str, int] = {}

@@ -21,7 +21,7 @@ WITHIN_MS = 1000
 
 @dataclass
 class PolarsPanes:
-    """Aggregates by pane and key: a data frame per micro-batch; the frames are merged when a window closes."""
+    """Aggregates by pane and key: one data frame per micro-batch. All data frames are merged when a window closes."""
 
     key: str
     length_ms: int
@@ -35,7 +35,7 @@ class PolarsPanes:
         self.frames.append(readings.group_by(pane, self.key).agg(self.kept))
 
     def combine(self, end: int) -> None:
-        """Merge all frames into one row per pane and key, and drop panes that no window that ends at `end` or later contains."""
+        """Merge all data frames into one row per pane and key. Drop panes that are too old for a window that ends at `end`."""
         combined = pl.concat(self.frames).group_by("pane", self.key).agg(self.combined)
         self.frames = [combined.filter(col("pane") >= (end - self.reach_ms) // self.length_ms)]
 
@@ -66,7 +66,7 @@ class Window:
 
 
 class MicroBatches:
-    """Program that answers all eleven queries. Each micro-batch has readings, and the alerts up to the last reading's time."""
+    """Program that answers the eleven queries of W11. Each micro-batch has readings, and the alerts up to the last reading's time."""
 
     def __init__(self) -> None:
         region = PolarsPanes(
@@ -157,7 +157,7 @@ def micro_batches(data: Data, train: int) -> Iterator[tuple[pl.DataFrame, pl.Dat
 
 
 def run_polars(data: Data, train: int) -> RaceOutcome:
-    """Answer the eleven queries in micro-batches of `train` readings."""
+    """Answer the eleven queries of W11 in micro-batches of `train` readings."""
     program = MicroBatches()
     began, cpu_began = time.perf_counter(), time.process_time()
     for readings, alerts in micro_batches(data, train):

@@ -144,7 +144,7 @@ class RaceOutcome:
 
 
 def run_engine(data: Data, train: int) -> RaceOutcome:
-    """Answer the eleven queries with Weir's engine: SQL planner, operator network, policy and runner."""
+    """Answer the eleven queries of W11 with Weir's engine: SQL planner, operator network, policy and runner."""
     schemas = [parse_create_stream(sql) for sql in STREAMS]
     catalog = SqlCatalog.of(streams=schemas)
     queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
@@ -174,7 +174,7 @@ def run_engine(data: Data, train: int) -> RaceOutcome:
 
 
 def run_by_hand(data: Data, train: int) -> RaceOutcome:
-    """Answer the eleven queries with the hand-written program."""
+    """Answer the eleven queries of W11 with the hand-written program."""
     program = HandWritten()
     began, cpu_began = time.perf_counter(), time.process_time()
     for stream, batch in turns(data, train):

@@ -1,6 +1,6 @@
 """Conversion of arguments of the client: documents (models or dicts), and rows (dicts or any Arrow data).
 
-Tables and frames are read through Arrow's PyCapsule interface, so neither pandas nor polars is imported.
+Tables and data frames are read through Arrow's PyCapsule interface, so neither pandas nor polars is imported.
 """
 
 from __future__ import annotations

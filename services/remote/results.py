@@ -117,7 +117,7 @@ class RemoteResults(Iterator[dict[str, Any]]):
 
 
 def has_reached(cursor: str | None, end: str | None) -> bool:
-    """Return True if all rows before `end` are read; `end` is the cursor after the last row that existed when reading began."""
+    """Return True if all rows before the cursor `end` have been read. `end` follows the last row that existed when reading began."""
     here, there = (numbers_of(position or "") for position in (cursor, end))
     return bool(there) and len(here) == len(there) and all(map(operator.ge, here, there))
 

@@ -70,7 +70,7 @@ class Address:
 def address_of(
     environ: Mapping[str, str], endpoint: str | None = None, key: str | None = None
 ) -> Address | None:
-    """Return the address from the arguments, the environment or the service that `weir up` runs here; None if no service is known."""
+    """Return the address from the arguments, from the environment or of the service of WEIR_HOME; None if no service is known."""
     endpoint, key = endpoint or environ.get(ENDPOINT), key or environ.get(KEY)
     ca_file = environ.get(CA_FILE) or None
     if endpoint:
@@ -152,7 +152,7 @@ class Wire:
         again: bool = True,
         wait_s: float = 0.0,
     ) -> httpx.Response:
-        """Return the response, or raise its error. With `again`, the call is repeated if the connection breaks."""
+        """Return the service's response, or raise the error in the response. With `again`, the call is repeated if the connection breaks."""
         query = {name: told(value) for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout_s + wait_s, connect=min(CONNECT_S, self._timeout_s))
         backoff, paused_s = Backoff(PAUSE_S), 0.0

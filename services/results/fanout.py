@@ -37,7 +37,7 @@ class RowsPiece:
 
 @dataclass(frozen=True, slots=True)
 class PieceAddress:
-    """Key of a range of rows in the cache: log, query and identifier of the answers, first row number, and maximum number of rows."""
+    """Key of a range of rows in the cache: place, query and identifier of the answers, first row number, and maximum number of rows."""
 
     place: AnswersPlace
     query: str
@@ -50,7 +50,7 @@ Make = Callable[[PieceAddress], Awaitable[RowsPiece | None]]
 
 
 class Pieces:
-    """Cache of encoded ranges of rows that were used last, for one event loop."""
+    """Cache of the most recently used ranges of encoded rows, for one event loop."""
 
     def __init__(self, make: Make, rows: int = PIECE_ROWS, bytes_max: int = CACHE_BYTES) -> None:
         self._make, self._rows, self._bytes_max = make, rows, bytes_max
@@ -60,7 +60,7 @@ class Pieces:
         self.made = 0
 
     async def get(self, wanted: PieceAddress) -> RowsPiece | None:
-        """Return the wanted range of rows, up to the next row number that is a multiple of `rows`; None if the unit no longer exists."""
+        """Return the rows in `wanted`, but only up to the next row number that is a multiple of `rows`. Return None if the unit no longer exists."""
         most = self._rows - wanted.row % self._rows
         if most < wanted.most:
             wanted = replace(wanted, most=most)
@@ -71,7 +71,7 @@ class Pieces:
             piece.add_done_callback(partial(self._keep, wanted))
         else:
             self._known.move_to_end(wanted)
-        # The work is shielded, because other readers may wait for the same rows when one reader is cancelled.
+        # `shield` keeps the read running if one reader is cancelled, because other readers may wait for the same rows.
         return await asyncio.shield(piece)
 
     def _keep(self, wanted: PieceAddress, made: asyncio.Future[RowsPiece | None]) -> None:

@@ -43,7 +43,7 @@ class GatewayLink:
     """Units for which the next announcement must still be requested."""
 
     def send(self) -> None:
-        """Request announcements for the units in `unsent`. If the socket is full, the other units stay there. Raise OSError if the gateway is gone."""
+        """Request announcements for the units in `unsent`, as long as the socket has room. Raise OSError if the gateway is gone."""
         with suppress(BlockingIOError):
             for unit in tuple(self.unsent):
                 self.channel.send(encode(AwaitGrowth(unit, self.announced[unit])))
@@ -78,7 +78,7 @@ class Growth:
         return self._send(path, link) and not link.unsent
 
     def keep(self, places: Iterable[AnswersPlace]) -> None:
-        """Stop requesting announcements for all units except those in `places`."""
+        """Request announcements from now on only for units in `places`; stop following all other units."""
         kept = {(place.dirs.gateway_socket, place.unit) for place in places if place.dirs is not None}
         for path, link in list(self._links.items()):
             link.announced = {unit: number for unit, number in link.announced.items() if (path, unit) in kept}
@@ -96,7 +96,7 @@ class Growth:
         self._news.set()
 
     def take(self) -> set[str]:
-        """Return the classes with new answers since the last call, and request the next announcement of each of their units."""
+        """Return the classes with new answers since the last call. Request the next announcement for each unit of these classes."""
         self._news.clear()
         grown, self._grown = self._grown, set()
         for path, link in list(self._links.items()):

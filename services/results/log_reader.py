@@ -56,7 +56,7 @@ class Desk:
     _placed: dict[str, tuple[float, Sequence[AnswersPlace]]] = field(init=False, default_factory=dict)
 
     def look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
-        """Return the location and the number of each query's answers, and True if the log of any unit is still open."""
+        """Return the locations and numbers of the answers of queries. The second value is True if the log of any unit is still open."""
         now = time.monotonic()
         views = [self.view(query) for query in wanted]
         self._sweep(now)

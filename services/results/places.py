@@ -27,7 +27,7 @@ class AnswersPlace:
 
 class Places(Protocol):
     def places(self, class_name: str) -> Sequence[AnswersPlace]:
-        """Return where the answers of a class's started units are, in the order of shards; empty if the class does not run.
+        """Return the locations of the answers of a class's started units, in the order of shards; empty if the class does not run.
 
         The thread that reads answers calls this method often, so the method should return what is in memory.
         """

@@ -151,7 +151,7 @@ class Results:
         return Page(columns, rows_in(found), body, text_of(spots), restarted)
 
     async def kept(self, asked: QueryAddress) -> list[tuple[AnswersPlace, int, int]]:
-        """Return the location of each unit's answers, with the numbers of the first row that is still kept and of the next new row."""
+        """Return the location of each unit's answers, the number of the first stored row, and the number that the next new row will get."""
         with self.topics.following(asked) as topic:
             await self.topics.look(topic)
             view = topic.view
@@ -220,7 +220,7 @@ async def gathered(
     limit: int,
     take: Callable[[AnswersPlace, str, Spot, int], Awaitable[Taken | None]],
 ) -> list[Taken]:
-    """Return the next rows of each unit, and advance the reader's positions `spots`. Raise Forgotten if the rows after a position are gone."""
+    """Return the next rows of each unit, and advance the positions `spots` of the reader. Raise Forgotten if the next rows were discarded."""
     view, found, size = topic.view, list[Taken](), 0
     misses = {shard for shard in view if shard in spots}
     began = {shard: begun_at(spots.get(shard), seen) for shard, (_, seen) in view.items()}

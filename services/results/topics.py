@@ -59,7 +59,7 @@ class Topic:
 
 
 class Topics:
-    """Polled queries of one event loop, each with its readers."""
+    """Queries with readers, which one task of an event loop polls."""
 
     def __init__(self, look: Look, is_declared: Callable[[str, str], bool]) -> None:
         self._look, self._is_declared = look, is_declared
@@ -76,7 +76,7 @@ class Topics:
 
     @contextmanager
     def following(self, asked: QueryAddress) -> Iterator[Topic]:
-        """Poll the query's answers for one reader while the block runs."""
+        """Poll the query's answers for one reader until the `with` block ends."""
         topic = self._topics.setdefault(asked, Topic(asked))
         topic.readers += 1
         if self._task is None:
@@ -152,7 +152,7 @@ class Topics:
 
 
 def pause_after(used_s: float) -> float:
-    """Return the pause in seconds between two polls, given the processor time of this process at the first poll."""
+    """Return the pause in seconds until the next poll. `used_s` is the processor time of this process at the start of the last poll."""
     return min(LOOK_S, (time.process_time() - used_s) / TAKES_MOST)
 
 

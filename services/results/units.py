@@ -32,7 +32,7 @@ UNREACHED = (flight.FlightError, pa.ArrowException, OSError)
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswers:
-    """Number of a query's answers at one moment, and their identifier `mark`, which earlier queries of the same name do not share."""
+    """Number of a query's answers at one moment. The identifier `mark` differs from the marks of earlier queries of this name."""
 
     mark: str
     given: int

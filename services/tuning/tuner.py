@@ -1,4 +1,4 @@
-"""Tuner: a thread that has the simulator compare policies for classes that tune themselves.
+"""Tuner: a thread that compares policies by simulation, for classes that tune themselves.
 
 The thread samples the classes' units, another process simulates them, and the class's core in the coordinator decides
 (`scheduler.tuning`).
@@ -42,7 +42,7 @@ from sim.forecast.policy_forecast import (
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
-# Maximum fraction of time that forecasts of a class may take.
+# Maximum fraction of the tuner's time that forecasts for one class may take.
 BUSY_PART = 0.1
 
 
@@ -95,8 +95,8 @@ class Tuner(BackgroundThread):
 
     def _compare(self, one: LiveClass) -> None:
         sample, policies = self._source.noticed(one.name), candidates(one.objective)
-        # There is no sample if the declaration has changed meanwhile.
-        # Measurements of a class that exchanges its plan belong to two plans at once.
+        # There is no sample if the class's declaration has changed and the class no longer tunes itself.
+        # A class that exchanges its plan is skipped, because its measurements belong to two plans at once.
         if sample is None or sample.is_exchanging:
             return
         now = replace(class_now(one.objective, sample), before=self._ran_before(one.name, sample))

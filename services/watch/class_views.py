@@ -123,7 +123,7 @@ def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, floa
 
 
 def together(parts: Sequence[Figures]) -> Figures:
-    """Return the figures of a class, each merged from the same figure of its units. The metadata of each field of Figures say how to merge."""
+    """Return the figures of a class, merged from the figures of its units. The metadata of a field of `Figures` define how it is merged."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -141,7 +141,7 @@ def together(parts: Sequence[Figures]) -> Figures:
 
 
 def late_together(parts: Sequence[Figures]) -> dict[str, float]:
-    """Return the fraction of late rows by stream: for several units, the largest of their fractions."""
+    """Return the fraction of late rows by stream. If several units read a stream, the largest fraction is returned."""
     streams = {stream for part in parts for stream in part.late_now}
     return {stream: max(part.late_now.get(stream, 0.0) for part in parts) for stream in streams}
 
@@ -208,7 +208,7 @@ def troubles(views: Sequence[ClassView]) -> list[str]:
 
 def restarts(status: CoordinatorStatus) -> list[str]:
     """Return a line for each class with a dead host, and for each node with a dead dispatcher."""
-    # Imported here, because tables of the command line use this module and must not wait for the import of Ray.
+    # These functions are imported here, because tables of the command line must not wait for the import of Ray.
     from actors.runtime.names import dispatcher_name, host_name
 
     ended, lines = set(status.quarantined), dict[str, None]()
@@ -245,7 +245,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
     """Return the view of a class that the service has sent as JSON."""
     names = ("name", "priority", "delay_target_ms", "lossless", "objective")
     settings = {name: told[name] for name in names}
-    # Of the setting `policy`, a view needs only whether the class tunes itself. The policy in use is a field of the view.
+    # A view needs the setting `policy` only to know if the class tunes itself. The policy in use is a field of the view.
     settings["policy"] = Automatic() if told["tunes_itself"] else None
     return ClassView(
         settings=LiveClass.model_validate(settings),

@@ -1,4 +1,4 @@
-"""Network addresses of the nodes' gateways: read from files for nodes on this machine, requested from the system for other nodes."""
+"""Network addresses of the nodes' gateways. Addresses of nodes on this machine are read from files; other nodes are asked by a call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
 from services.watch.source import SourceAway, WatchSource
 
-# Seconds after which the address of a gateway is requested again: a restarted gateway may have another port.
-# A node without an answer is asked again after KEPT_S seconds, too.
+# Seconds after which the address of a gateway is requested again, even from a node that did not answer.
+# A restarted gateway may have another port.
 KEPT_S = 5.0
 
 
@@ -24,7 +24,7 @@ class Doors:
         self._known: dict[str, tuple[float, str | None]] = {}
 
     def endpoint(self, node: str) -> str | None:
-        """Return the address of the node's gateway, or None if the node has no gateway or does not answer."""
+        """Return the address of the gateway of `node`, or None if the node has no gateway or does not answer."""
         here = RunDirs(shared_memory(), self._source.name, node)
         return endpoint_in(here) if here.folder.is_dir() else self._elsewhere(node)
 

@@ -140,7 +140,7 @@ def counts_of(view: ClassView) -> HistoryCounts:
 
 
 def rates_of(before: HistoryCounts | None, now: HistoryCounts, gone_s: float) -> Sequence[float]:
-    """Return rates per second in the order of `HistoryCounts`; NaN for unknown rates."""
+    """Return rates per second in the order of the fields of `HistoryCounts`; unknown rates are NaN."""
     # Rates are unknown if counts have fallen: the counts of a class that was removed and declared again start at 0.
     if before is None or gone_s <= 0 or now.offered < before.offered or now.results < before.results:
         return (math.nan,) * 5

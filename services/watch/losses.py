@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 from scheduler.ratios import ratio
 
 if TYPE_CHECKING:
-    # Imported only to check types, so that tables of the command line do not wait for the import of `actors`.
+    # `actors` is imported only to check types, so that tables of the command line do not wait for the import.
     from actors.messages.unit_messages import Failure
 
-# Fraction of lost rows above which a stream or a query is reported as one that loses most of its rows.
+# A stream or query that loses more than this fraction of its rows is reported to lose most of its rows.
 MOSTLY = 0.5
 # Largest part of a query's rows that may fail without being reported as a problem.
 FAILED_LEAST = 0.01
-# Maximum number of queries of a class for which a problem is reported.
+# Maximum number of a class's queries that are reported for lost rows.
 QUERIES_NAMED = 5
-# Maximum number of reasons that are kept per stream.
+# Maximum number of reasons for rejected rows that are stored per stream.
 REASONS_MAX = 10
 WINDOW_S = 60.0
 
@@ -144,7 +144,7 @@ class QueryLoss:
 
 
 def failures_together(units: Iterable[Sequence[Failure]]) -> tuple[Failure, ...]:
-    """Return the failures of several units. Units with the same failure share one entry, with the sum of their rows and the largest fraction."""
+    """Return the failures of several units. Equal failures are merged into one, with the sum of the rows and the largest fraction."""
     merged: dict[tuple[str, tuple[str, ...], str], Failure] = {}
     for failure in (failure for failures in units for failure in failures):
         key = failure.operator, failure.queries, failure.reason

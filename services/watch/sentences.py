@@ -11,7 +11,7 @@ from services.watch.class_views import ClassView
 from services.watch.losses import QUERIES_NAMED, failing
 from services.watch.states import RECENT_S, TROUBLED, ClassState, in_query
 
-# States with a description that begins with the name of the state and the reason for it, instead of response times.
+# In these states, the description begins with the name of the state and the reason. Otherwise it begins with response times.
 NAMED = TROUBLED | {ClassState.LATE, ClassState.LOSING, ClassState.HELD_BACK}
 # Smallest fraction of a share or of the input that the description mentions.
 LEAST = 0.005

@@ -164,7 +164,7 @@ class RunningSystem:
 
 def answer(call: Any) -> Any:
     """Return the result of a call to an actor; raise SourceAway if the actor does not exist, or does not answer in time."""
-    # Imported here, because the catalog's commands must not wait for the import of Ray.
+    # Ray is imported here, because commands that only use the catalog must not wait for this import.
     import ray
     from ray.exceptions import RayError, RayTaskError
 

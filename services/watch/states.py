@@ -30,7 +30,7 @@ from configs.numbers import duration
 from services.watch.losses import MOSTLY, QueryLoss, query_losses
 
 if TYPE_CHECKING:
-    # Imported only to check types, so that tables of the command line do not wait for the import of `actors`.
+    # `actors` is imported only to check types, so that tables of the command line do not wait for the import.
     from actors.messages.unit_messages import Failure, Figures
     from configs.classes.live_class import LiveClass
 
@@ -139,7 +139,7 @@ def working(
     if age_s > target_s:
         reason = f"{waits}, its target is {duration(settings.delay_target_ms)}{unbounded(settings, figures)}"
         return Condition(ClassState.OVER_TARGET, reason)
-    # Shedding may start and stop within a second. So the state depends on the mean of the last seconds if this mean is known.
+    # Shedding may start and stop within a second, so the state depends on the mean shedding of the last seconds, if known.
     dropped = 0.0 if settings.lossless else figures.shed_now or 1 - figures.keep
     if dropped >= LEAST:
         when = f"was dropped in the last {RECENT_S:g} s" if figures.shed_now else "is dropped"
@@ -156,7 +156,7 @@ def in_query(loss: QueryLoss) -> str:
 
 
 def unbounded(settings: LiveClass, figures: Figures) -> str:
-    """Return advice for a class that already drops as much as it may, while its queue grows old; otherwise an empty text."""
+    """Return advice if a class with an old queue already drops as much as is allowed; otherwise return an empty text."""
     at_most = figures.keep <= 1 - settings.max_drop + LEAST
     if settings.lossless or settings.max_age_ms is not None or not at_most:
         return ""

@@ -91,7 +91,7 @@ class Watch(BackgroundThread):
         self.has_ended = False
         """True if the system is known to have ended, so that it will not answer again."""
         self._answered = self._began
-        # Time of each unit's last report: first by the unit's clock, then by the watch's clock.
+        # Two times of each unit's last report: the time by the unit's clock, and the time by this object's clock.
         self._reports: dict[str, tuple[float, float]] = {}
         self._looks = 0
         self._wanted = False
@@ -103,7 +103,7 @@ class Watch(BackgroundThread):
         super().stop()
 
     def view(self, max_age_s: float = FRESH_S) -> View:
-        """Return a view of at most this age, or the last view if the coordinator does not answer; raise SourceAway if there is no view."""
+        """Return a view of at most this age. If the coordinator does not answer, return the last view; without a view, raise SourceAway."""
         with self._changed:
             if self._view is not None and self.age_s(self._view) <= max_age_s:
                 return self._view
@@ -182,7 +182,7 @@ class Watch(BackgroundThread):
             return not self._stopping.is_set()
 
     def look(self) -> None:
-        """Poll the system once; called only by the watch's thread."""
+        """Poll the system once; called only by the thread of this object."""
         before = self._view
         view: View | None
         try:
@@ -219,7 +219,7 @@ class Watch(BackgroundThread):
         )
 
     def _reported(self, found: StatusMoment, now: float) -> dict[str, float]:
-        """Return the time of each class's last report by the watch's clock; for a class of several units, the earliest time."""
+        """Return the time of each class's last report by this object's clock. For a class of several units, return the earliest time."""
         reports, reported = dict[str, tuple[float, float]](), dict[str, float]()
         for name, unit in found.status.system.units.items():
             if unit.report is None or unit.report.asleep:

@@ -195,7 +195,7 @@ def must_have_session(request: Request) -> Caller:
 
 
 def must_be_from_here(request: Request) -> None:
-    """Raise Forbidden for a form from another site: such a form could sign the user out, or sign the user in with a foreign key."""
+    """Raise Forbidden for a form from another site: such a form could sign the user out, or sign the user in with an attacker's key."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is None and origin is not None:  # Without TLS, browsers send Sec-Fetch-Site only to localhost.
         is_ours = origin.partition("://")[2] == request.headers.get("host")

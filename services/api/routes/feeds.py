@@ -98,6 +98,6 @@ def endpoints(watch: Watch, file: StreamsFile) -> dict[str, str]:
 
 
 def placed_feeds(file: StreamsFile, there: Mapping[str, str]) -> StreamsFile | None:
-    """Return the feeds that have a gateway for each of their streams. Other feeds are left out until their streams have gateways."""
+    """Return the feeds for which each stream has a gateway. A feed is left out until all its streams have gateways."""
     placed = [name for name, feed in file.all_feeds().items() if there.keys() >= feed.streams.keys()]
     return file.part(placed) if placed else None

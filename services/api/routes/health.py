@@ -32,7 +32,7 @@ def health(service: Service) -> APIRouter:
 
 
 def troubles(service: Service) -> dict[str, dict[str, int]]:
-    """Return the number of classes in each state that needs attention; class names are left out, because callers show no key."""
+    """Return the number of classes in each state that needs attention; class names are left out, because callers need no key."""
     if service.watch is None:
         return {}
     counts = Counter(state.value for state in service.watch.states() if state in TROUBLED)

@@ -206,7 +206,7 @@ def is_given_up(view: ClassView) -> bool:
 
 
 def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
-    """Return the largest fractions of input and of queue that a class dropped in the last minute, from its history and last decisions."""
+    """Return the largest fractions of a class's input and queue that were dropped in the last minute."""
     # Decisions are newer than the history and may show more shedding, so the larger of the two figures is returned.
     past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
     since = moment(view.at - LATELY_S)
@@ -237,7 +237,7 @@ def answered(ask: Callable[[], Answer]) -> Answer:
     except SourceAway as problem:
         raise NotRunning(problem.title, hint=problem.hint) from None
     except UnknownName as problem:
-        # The class ran when the view was made, but the host no longer knows the class.
+        # The class ran when the figures were polled, but its host does not know the class any more.
         hint = "see the status of the tenant for the reason; try again in a second"
         raise NotRunning(
             f"the class is starting, stopping, or has failed: {problem.title}", hint=hint
@@ -282,7 +282,7 @@ def quality_line(one: QueryWorth, loss: QueryLoss | None = None) -> QueryQuality
 
 
 def ledger(watch: Watch, view: View, tenants: Collection[str] | None) -> Ledger:
-    """Return the ledger of these tenants, with the rejected rows of the streams that they read; None for the whole ledger."""
+    """Return the ledger of `tenants` with the rejected rows of their streams. Without `tenants`, return the whole ledger."""
     lines = accounts(view.system, tenants)
     read = {line.stream.lower() for line in lines}
     return Ledger(

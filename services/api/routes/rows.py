@@ -123,7 +123,7 @@ def must_not_be_fed(service: Service, caller: Caller, stream: str) -> None:
     for name, feed in service.feeds_declared().items():
         if stream.lower() in map(str.lower, feed.streams):
             is_own = name.lower() == stream.lower()
-            # A producer may not see names of feeds and formats of sources, so the message for a producer's key leaves them out.
+            # A producer's key may not see the names of feeds, so the message for such a key leaves the name out.
             fed_by = "its source" if is_own else f"feed {name}" if caller.is_admin else "a feed"
             title = f"stream {stream} is fed by {fed_by}: rows put by hand would mix with its rows"
             hint = "add force=true (`weir rows put --force`) to put rows anyway, for example to repair a gap"

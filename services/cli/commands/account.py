@@ -65,7 +65,7 @@ def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
 
 
 def folded(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return time and text of each sequence of equal decisions, oldest first. Share moves that changed no share are left out."""
+    """Return the time and text of each series of equal decisions, oldest first. Moves of shares that changed no share are left out."""
     runs: list[list[Mapping[str, Any]]] = []
     latest: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for item in items:
@@ -83,7 +83,7 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def line_of(run: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return time and text of the last decision in `run`, which has several equal decisions, oldest first."""
+    """Return the time and text of the last decision in `run`. `run` is a series of equal decisions, oldest first."""
     first, last = run[0], run[-1]
     more = len(run) - 1 + sum(item["figures"].get("repeated", 0) for item in run)
     since = first["figures"].get("since") or first["at"]

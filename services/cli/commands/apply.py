@@ -155,8 +155,8 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
                     change.model_dump() | {"at": moment(change.at), "fields": list(change.fields)}
                     for change in weir.audit(declared.ref.kind, name)
                 ]
-    # Only a running service knows the status, so without a service the status is left out.
-    # A tenant's key permits only the status of a feed. The command then has nothing else to show, so an error of the service ends it.
+    # Only a running service knows the status of a declaration, so without a service the status is left out.
+    # With a tenant's key, the status is all that can be shown of a feed, so an error of the service ends the command.
     with suppress(WeirError) if fields else nullcontext():
         status = STATUS.get(ref.kind)
         if status is not None:
@@ -166,7 +166,7 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
 
 
 def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
-    """Return the state of a tenant's class, with its reason."""
+    """Return the state of a tenant's class, and the reason for this state."""
     status = weir.live.status(name)
     return {"state": status["state"], "reason": status["reason"]}
 

@@ -89,7 +89,7 @@ def render(
 
 
 def chart_values(files: Iterable[Path]) -> ChartValues:
-    """Return the default values of the chart, merged with the values of these files as Helm does: later files override earlier files."""
+    """Return the chart's default values merged with the values in `files`. As in Helm, later files override earlier files."""
     values: dict[str, Any] = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
     for path in files:
         said = read_data(path)

@@ -227,7 +227,7 @@ def demonstrate(
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s processed, {run.offered_note()}")
             since, until = run.times()
         outcome = run.outcome(calibration, options.load, seconds)
-        # The dashboard of a single tenant shows the class that lost most rows, because fewest of its panels are empty.
+        # The dashboard for a single tenant shows the class that lost most rows, so that few panels are empty.
         lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
         panels = None if scrape is None else record_of(scrape, since, until, lost_most)
         with phase("stop"):
@@ -301,7 +301,7 @@ def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
 
 @contextmanager
 def timed_phase(console: Console, seconds: dict[str, float], name: str) -> Iterator[Callable[[str], None]]:
-    """Run a `with` block as a phase, then print its duration and the notes that the block has made. Add the duration to `seconds`."""
+    """Run a `with` block as a phase of the demonstration. Print the block's notes and its duration, and store the duration in `seconds`."""
     notes: list[str] = []
     began = time.monotonic()
     with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():

@@ -42,7 +42,7 @@ def down(
         if not yes:
             title = "other users may use this system, and there is no terminal to ask for a confirmation"
             hint = f"add --yes, or leave --address out to end the system of {HOME}"
-            # The system at the address may belong to another WEIR_HOME.
+            # The system at `address` may belong to another WEIR_HOME.
             unasked = InvalidInput(title, "--address", address, hint)
             confirm(f"End the system at {address} for all its users?", unasked)
         end_at(address, home)
@@ -60,7 +60,7 @@ def down(
 
 
 def end_at(address: str | None, home: Home) -> None:
-    """End the system on the Ray cluster at an address; without an address, the system of WEIR_HOME."""
+    """End the system on the Ray cluster at `address`. Without an address, end the system of WEIR_HOME."""
     address = reachable(address, home)
     # Ray is imported when it is needed, because a system of this machine is ended without Ray.
     from actors.system import attach
@@ -72,7 +72,7 @@ def end_at(address: str | None, home: Home) -> None:
 
 
 def end_process(home: Home, pid: int) -> None:
-    """Send SIGTERM to the `weir up` that holds the home, and wait until it has ended."""
+    """Send SIGTERM to the `weir up` process of this home, and wait until the process has ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + END_S

@@ -1,4 +1,4 @@
-"""`weir ingest`: read the streams of a file, or the feeds of a service, through Spark into a running system."""
+"""`weir ingest`: read sources with Spark, and send their rows to a running system. A file or a service declares the sources."""
 
 from __future__ import annotations
 
@@ -150,12 +150,12 @@ def follow_service(folder: Path, quiet: bool, output: Format) -> None:
 
 
 def feeds_seen(feeds: Sequence[FeedProgress], *problems: str) -> States:
-    """Return the states of feeds as the log needs them. Their problems are `problems`, followed by the last errors of the feeds."""
+    """Return the states of feeds for the log, with all problems: first `problems`, then the last errors of the feeds."""
     return States(feed_states(feeds), [*problems, *feed_problems(feeds)])
 
 
 def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
-    """Return the gateway that receives the rows: at `endpoint`, or else the gateway of the system of WEIR_HOME. Without a system, return None."""
+    """Return the gateway at `endpoint`. Without an endpoint, return the gateway of the running system, or None if no system runs."""
     here = doors_here()
     if endpoint is None:
         home = str(home_of(os.environ).folder)
@@ -205,7 +205,7 @@ def doors_here() -> dict[str, DoorHere]:
 
 @contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """Raise SystemExit in the block on SIGTERM, so that the block cleans up before it ends, as after Ctrl-C."""
+    """Raise SystemExit in the `with` block when SIGTERM arrives, so that the block cleans up as after Ctrl-C."""
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
@@ -221,7 +221,7 @@ def watch(
 ) -> NoReturn:
     """Show the current state until the command ends: a table on a terminal, elsewhere a line per change, or JSON."""
     console = screen(output)
-    # Only `-o table` is updated in place: a wide table does not fit into the terminal, so a new table is printed at each update.
+    # Only a table with `-o table` is updated in place. A table with `-o wide` may not fit into the terminal.
     if output == "table" and console.is_terminal:
         with Live(picture(), console=console, auto_refresh=False) as live:
             while True:

@@ -62,7 +62,7 @@ def plan(
 
 
 def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: int | None) -> dict[str, Any]:
-    """Return the prediction of the running service. Without a service, return a prediction made here from assumed costs and rates."""
+    """Return the prediction of the running service. Without a service, predict in this process from assumed costs and rates."""
     if address_of(os.environ) is not None:
         if lanes is not None:
             hint = "leave --lanes out, or plan in another WEIR_HOME"
@@ -95,7 +95,7 @@ def rates_of(told: Iterable[str]) -> dict[str, float]:
 
 
 def plan_view(found: Mapping[str, Any]) -> RenderableType:
-    """Return a table of the declared classes and of other classes that they affect, followed by warnings and assumptions."""
+    """Return a table of the declared classes and of all classes that the declarations affect, followed by warnings and assumptions."""
     parts: list[RenderableType] = [plan_table(found)]
     parts += [Text(warning, style="yellow") for warning in found["warnings"]]
     parts += [Text(f"assumed: {assumption}", style="dim") for assumption in found["assumed"]]

@@ -169,7 +169,7 @@ class Json(ResultsWriter):
 
 
 class Yaml(ResultsWriter):
-    """Writer of a YAML list, which is valid after each row."""
+    """Writer of a YAML list. After each row, the text written until then is valid YAML."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.write(yaml.safe_dump(list(map(dict, rows)), sort_keys=False, allow_unicode=True))
@@ -237,7 +237,7 @@ class Table(ResultsWriter):
         while len(widths) > 1 and total(widths) > width:
             widths.popitem()
         if values and values[0] not in widths:
-            # If only the row number fits, the first value is shortened so that it also fits.
+            # If only the row number fits, the first value is shortened, so that the row number and this value fit.
             first = names[0]
             room = width - widths[first] - GAP
             widths = {first: widths[first], values[0]: room} if room > 0 else widths
@@ -291,7 +291,7 @@ def shown(name: str, value: object) -> str:
 
 
 def percent(kept: float) -> str:
-    """Return a kept fraction in percent; a fraction below 1 is never rounded to 100%."""
+    """Return the fraction `kept` in percent. A fraction below 1 is never rounded to 100%."""
     return "100%" if kept >= 1 else f"{100 * min(kept, 0.999):.1f}%"
 
 

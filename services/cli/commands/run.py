@@ -56,7 +56,7 @@ WINDOWS = WindowSettings()
 
 @dataclass
 class CollectedAnswers:
-    """Collector of the answers of all queries, with sequence numbers and kept fractions, until the end of the run."""
+    """Collector of all answers of a run. Each answer gets a number and the fraction of its input that was neither shed nor late."""
 
     schemas: Mapping[str, Schema]
     trains: dict[str, list[Train]] = field(default_factory=lambda: defaultdict(list))
@@ -285,7 +285,7 @@ def drain(runner: ClassRunner) -> None:
 
 
 def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
-    """Yield the trains of all streams in turns: one train of the longest stream, then the other streams' trains up to its event time."""
+    """Yield one train of the longest stream, then the rows of the other streams up to the event time of this train, and so on."""
     leader = max(data, key=lambda stream: len(data[stream]), default=None)
     if leader is None:
         return

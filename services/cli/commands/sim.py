@@ -48,7 +48,7 @@ INSTEAD = {
 
 @dataclass(frozen=True)
 class SimulationJob:
-    """Settings of one simulation in a comparison. They are sent to the process that runs the simulation."""
+    """Settings of one simulation in a comparison, which are sent to the process that runs the simulation."""
 
     label: str
     scenario: Scenario
@@ -349,7 +349,7 @@ def comparison(
 
 
 def compared_policies(scenario: Scenario) -> list[str]:
-    """Return the names of the policies to compare: all policies, then variants with other settings, if the scenario's claims name any."""
+    """Return the names of the policies to compare: all policies, then the variants of policies that the scenario's claims name."""
     named = [name for claim in scenario.claims for name in (claim.policy, claim.below)]
     return list(dict.fromkeys([*POLICY_KINDS, *named]))
 

@@ -94,7 +94,7 @@ def watch(
 
 
 def reachable(address: str | None, home: Home) -> str:
-    """Return the given address. Without one, return the address of this home's system, or of the only system on this machine without a home.
+    """Return `address`. Without an address, return the address of this home's system, or else of the `weir demo` that runs on this machine.
 
     The function also sets the environment variable RAY_AUTH_MODE, if unset, to the mode that the Ray cluster requires.
     """

@@ -190,7 +190,7 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            # `log_end` is registered first, so that it is called last, after all parts have ended.
+            # `log_end` is registered first. It is therefore called last, after all parts of `weir up` have ended.
             running.push(partial(log_end, settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
@@ -217,7 +217,7 @@ def check_feeds(catalog: Catalog, folder: Path, settings: UpSettings) -> None:
 
 
 def log_end(on_cluster: bool, _kind: object, problem: BaseException | None, _trace: object) -> None:
-    """Log the end of a part of `weir up`, and the signal that caused it; `problem` is the exception that the signal has raised."""
+    """If a signal has ended `weir up`, log the signal. `problem` is the exception that the signal has raised."""
     ended = "the service has ended, the system keeps running" if on_cluster else "the system has ended"
     match problem:
         case KeyboardInterrupt():
@@ -254,7 +254,7 @@ class Startup:
     running: ExitStack
 
     def overview(self, folder: Path, console: Console) -> Overview:
-        """Print the service's addresses, start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
+        """Start the system with its feeds and mirrors, and connect the service to the system. Print all addresses, and return a view of all parts."""
         for name, place in ({} if self.service is None else self.service.told()).items():
             console.print(f"{name.replace('_', ' ')}: {place}")
         system, endpoint = self._system(), None
@@ -281,7 +281,7 @@ class Startup:
         return Overview(watch, endpoint, machine, reconciling, self.service)
 
     def _system(self) -> System:
-        """Start the system or find it, and record it for the `weir top` and `weir down` of this home."""
+        """Start or find the system, and record its name and address, so that `weir top` and `weir down` find the system."""
         system = self.running.enter_context(begun(self.settings, self.home))
         on_cluster = self.settings.on_cluster
         self.home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))
@@ -290,7 +290,7 @@ class Startup:
         return system
 
     def _attach_service(self, system: System, watch: Watch, machine: SystemMachine, own_key: str) -> None:
-        """Connect the service to the system; on a cluster, the service reports the feeds of other processes."""
+        """Connect the service to the system. On a cluster, other processes run the feeds and report their progress to the service."""
         if self.service is None:
             return
         feeds = None if self.settings.on_cluster else machine.feeds
@@ -408,7 +408,7 @@ class Overview:
         return [problem] if problem else []
 
     def _classes(self) -> Sequence[ClassView]:
-        """Return the classes as last seen; raise Away if the system has ended."""
+        """Return the last known figures of all classes; raise Away if the system has ended."""
         check_there(self._watch)
         with suppress(Away):
             return list(self._watch.view(max_age_s=LOOK_S).classes.values())

@@ -35,7 +35,7 @@ LEAD_S = 12.0
 LEAD_PART = 0.2
 # Least time between the starts of micro-batches; Spark also waits until the last micro-batch has ended.
 TRIGGER_MS = 50
-# Age in seconds from which overdue rows are skipped: two micro-batches of delay skip none, and a long pause causes no burst.
+# Delay in seconds beyond which a feed skips overdue rows. So the feed sends no burst of old rows after a long pause of Spark.
 CATCH_UP_S = 0.3
 FLOWING_S = 60.0
 LOOK_S = 0.1
@@ -45,7 +45,7 @@ SESSION = {
     "master": "local[2]",
     "conf": {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
 }
-# Niceness of Spark, which would use all processor time: at this low priority, queries do not wait for Spark.
+# Niceness (low scheduling priority) of Spark's processes, so that queries do not wait for Spark, which needs much processor time.
 NICENESS = 5
 # Rows (`where`) and columns of the file that each stream of a class reads.
 TAKES = {

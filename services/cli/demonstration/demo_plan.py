@@ -38,7 +38,7 @@ class DemoScenario:
 
 # Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. At first, the share of each class is larger than its load.
 # Then class 1 becomes idle, and class 2 asks for far more than its share: a loan is visible even if Spark brings less input than planned.
-# Later, class 1 asks for its share again while class 2 still asks for more than its own. At the end, class 3 borrows from both.
+# Later, class 1 asks for its share again while class 2 still asks for too much. At the end, class 3 borrows from classes 1 and 2.
 LENDING: Mapping[str, Sequence[tuple[float, float]]] = {
     "class1": ((0.0, 0.3), (0.2, 0.05), (0.5, 0.45), (0.75, 0.05)),
     "class2": ((0.0, 0.15), (0.2, 0.85), (0.6, 0.15)),

@@ -63,7 +63,7 @@ class PrometheusRecord:
 
 
 def record_of(prometheus: Prometheus, begin: float, end: float, tenant: str) -> PrometheusRecord:
-    """Return the record of a run between two Unix times; the dashboard of single tenants shows `tenant`."""
+    """Return Prometheus's data of a run from `begin` to `end`, in Unix time. Dashboards for a single tenant show `tenant`."""
     # A rule may not have been evaluated yet, if the run was short.
     until = time.monotonic() + 3 * EVALUATE_S
     while time.monotonic() < until and any(rule.health == "unknown" for rule in prometheus.rules()):
@@ -85,7 +85,7 @@ def prometheus_beside(
     priorities: Mapping[str, str],
     folder: Path,
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes the system until the block ends."""
+    """Run a Prometheus server until the `with` block ends. The server scrapes the system."""
     source = RunningSystem(system)
     with Watch(source) as watch, Nodes(source, watch, SCRAPE_S, with_operators=True) as nodes:
         collector = SystemCollector(watch, nodes, feeds, lambda: priorities)

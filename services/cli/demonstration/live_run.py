@@ -95,7 +95,7 @@ class Watched:
             time.sleep(LOOK_S)
 
     def feeder(self, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table]) -> Feeder:
-        """Return a producer of the workload's input for these classes that needs no Spark."""
+        """Return a producer that sends the workload's input to these classes without Spark."""
         inputs = {
             class_.name: {stream: tables[name] for name, stream in w11.names(f"{class_.name}_").items()}
             for class_ in classes

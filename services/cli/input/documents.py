@@ -57,7 +57,7 @@ def wanted_documents(
 
 
 def files_of(path: Path, recursive: bool) -> Iterator[Path]:
-    """Yield the path itself, or the files of a folder in the order of their names."""
+    """Yield `path` if it is a file. For a folder, yield the files inside in the order of their names."""
     if path == STDIN or not path.is_dir():
         yield path
         return

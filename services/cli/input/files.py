@@ -141,7 +141,7 @@ def read_stdin(option: str, texts: Collection[str]) -> pa.Table:
 
 
 def opened(source: Path | bytes) -> Any:
-    """Return a stream of the given bytes, or of a file, which is decompressed if its ending names a compression."""
+    """Open bytes or a file for reading. A file is decompressed if its ending names a compression."""
     if isinstance(source, bytes):
         return pa.input_stream(pa.py_buffer(source))
     return pa.input_stream(str(source), compression="detect")
@@ -165,7 +165,7 @@ def read_csv(path: Path | bytes, texts: Collection[str]) -> pa.Table:
 
 
 def read_json(path: Path | bytes, texts: Collection[str]) -> pa.Table:
-    """Return the rows of JSON lines or of an array; a text column that holds only times becomes timestamps."""
+    """Return the rows of JSON lines or of an array; a text column that holds only times becomes a timestamp column."""
     with opened(path) as stream:
         is_array = stream.read(BEGINNING_BYTES).lstrip()[:1] == b"["
     parse = None

@@ -71,7 +71,7 @@ def sql_of(argument: str) -> Sql:
     path = Path(argument).expanduser()
     try:
         is_file = path.exists()
-    except (OSError, ValueError):  # the SQL is too long or invalid as a path, so it names no file
+    except (OSError, ValueError):  # A text that is too long or invalid as a path is SQL.
         is_file = False
     if not is_file and len(argument.split()) > 1 and path.suffix != ".sql":
         return Sql(argument)
@@ -123,7 +123,7 @@ def check_stdin(sql: Sql, files: Mapping[str, Path]) -> None:
 
 
 def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
-    """Return the SQL with each file name in `FROM 'file'` as a stream name, `FROM "file"`, and the files by stream name."""
+    """Replace each `FROM 'file'` in the SQL by `FROM "file"`, which names a stream. Return the new SQL, and the files by stream name."""
     tokens = tokenized(text, FILE_BYTES_MAX)
     files: dict[str, Path] = {}
     for place, token in enumerate(tokens):
@@ -131,7 +131,7 @@ def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
         if token.token_type is not TokenType.STRING or not is_after_from(tokens, place):
             continue
         path = Path(token.text).expanduser()
-        # A text with escapes stays as it is, because its replacement would shift the positions of all later tokens.
+        # A string with escapes is not replaced, because its replacement would shift the positions of all later tokens.
         if has_format(path) and written == f"'{token.text}'" and '"' not in token.text:
             files[token.text] = path
             text = f'{text[: token.start]}"{token.text}"{text[token.end + 1 :]}'

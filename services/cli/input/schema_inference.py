@@ -31,7 +31,7 @@ class Inferred:
 
 
 def infer(name: str, table: pa.Table, time: str | None) -> Inferred:
-    """Return the stream that fits the rows of a file; its event time is `time`, or else the only timestamp column."""
+    """Return the stream that fits the rows of a file. The event time of the stream is the column `time`, or else the only timestamp column."""
     rows, left_out = fitting(table)
     check_names(name, rows)
     place = time_place(name, rows.schema, time)
@@ -94,7 +94,7 @@ def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
 
 
 def disorder_us(times: pa.ChunkedArray, unit_us: int) -> int:
-    """Return the longest time by which a row is older than an earlier row, rounded up to a whole second or millisecond."""
+    """Return the longest time by which a row is older than a row before it, rounded up to a whole second or millisecond."""
     times_us = times.drop_null().cast(pa.int64()).to_numpy()
     if not len(times_us):
         return 0
@@ -115,7 +115,7 @@ def create_stream(stream: StreamSchema) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as written in SQL: in double quotes if it needs them."""
+    """Return a name as SQL text, in double quotes if the name needs quotes."""
     if name.isidentifier() and name.upper() != "WATERMARK":
         try:
             behind = f"{name} - INTERVAL '1 second'"

@@ -34,7 +34,7 @@ def tardy(told: Mapping[str, Any] | None) -> str:
 
 
 def is_late(query: Mapping[str, Any]) -> bool:
-    """Return True if an answer came after the deadline of its utility graph or its window."""
+    """Return True if an answer of the query came after the deadline of the QoS graph or of a window."""
     return bool(query["missed"] or (query["tardiness"] and query["tardiness"]["tardy"]))
 
 

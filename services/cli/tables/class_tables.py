@@ -155,7 +155,7 @@ SILENT_S = 3.0
 
 
 def state_lines(views: Sequence[ClassView]) -> list[str]:
-    """Return the lines below the table: classes without recent reports, classes with problems (most serious first), idle classes."""
+    """Return the lines below the table. They list classes without recent reports, then classes with problems, then idle classes."""
     order = list(ClassState)
     silent = [view for view in views if view.age_s > SILENT_S]
     unwell = [
@@ -193,7 +193,7 @@ def policy_of(one: ClassView) -> str:
 
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
-    """Return a table of the quality of classes' answers in the last seconds, with all missed deadlines since the start."""
+    """Return a table of the quality of each class's answers in the last seconds. Missed deadlines are counted since the start."""
     # A terminal has no room for the columns `tardy` and `bytes` together. Only classes with windows need `tardy`.
     omitted = "bytes" if any(view.figures.tardiness.get("due") for view in views) else "tardy"
     columns = {head: cell for head, cell in QUALITY_COLUMNS.items() if head != omitted}

@@ -57,7 +57,7 @@ WIDE_TEXTS: Mapping[str, Callable[[Status], str]] = {
 
 
 def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
-    """Return a table of one feed, or of all feeds and streams with a source. Errors are listed below the table, except below a wide table."""
+    """Return a table of one feed, or of all feeds and streams with a source. Errors are listed below the table, but a wide table has a column for errors."""
     try:
         with service() as weir:
             statuses = weir.live.feed_statuses() if name is None else [weir.live.feed_status(name)]
@@ -166,7 +166,7 @@ def clock(moment: str) -> str:
 
 
 def feed_declared(weir: Declarations, name: str) -> Declared | None:
-    """Return the document of a feed, or of the stream with a source for which the feed was made; None if the caller may not see it."""
+    """Return the document of a feed, or of a stream with a source. Return None if the caller may not see the document."""
     try:
         return weir.get("Feed", name)
     except NotAllowed:

@@ -168,7 +168,7 @@ def metric_table(
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
-    """Return a table of a paper's claims. A claim names a better policy; the claim holds if this policy has the lower value for the first class."""
+    """Return a table of a paper's claims. A claim names a better and a worse policy. The claim holds if the better policy has the lower value for the first class."""
     findings = []
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:

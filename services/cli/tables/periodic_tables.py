@@ -94,7 +94,7 @@ def lateness(sub_group: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def slides(sub_group: Mapping[str, Any]) -> str:
-    """Return the declared SLIDE of a sub-group and, if it differs, the period at which it runs."""
+    """Return the declared SLIDE of a sub-group. If the sub-group runs with a different period, also return the period."""
     slide, period = sub_group["slide_s"], sub_group["period_s"]
     text = f"{'≤' if sub_group['at_most'] else ''}{exact(slide)} s"
     return text if slide == period else f"{text}, every {exact(period)} s"

@@ -64,7 +64,7 @@ class Lines(ABC):
 
 @dataclass
 class Sheet(Lines):
-    """Table without a frame. Cells are texts in rich's markup."""
+    """Table without lines around its cells. Cells are texts in rich's markup."""
 
     title: str
     heads: Sequence[str]
@@ -239,7 +239,7 @@ def printable(text: str) -> str:
 
 
 def cut_to(text: Text, width: int) -> Text:
-    """Return the beginning of a text that fits into a width. It ends after a whole word, unless that word would be too long."""
+    """Return the beginning of a text that fits into a width. The cut is between words, unless half of the beginning would be lost."""
     if text.cell_len <= width:
         return text
     text = text.copy()
@@ -260,7 +260,7 @@ def longest_word(text: Text) -> int:
 
 
 def labelled(console: Console, name: Text, text: Text, start: int, width: int) -> Iterator[Text]:
-    """Yield the lines of a text that starts in column `start`, with its name at the left. A text with a very long word is below its name."""
+    """Yield the lines of a text that starts in column `start`, right of its label. A text with a very long word is put below its label."""
     if longest_word(text) > width - start:
         yield from wrapped(console, name, width)
         yield from wrapped(console, text, width)

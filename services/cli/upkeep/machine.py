@@ -46,7 +46,7 @@ class SystemMachine:
     """Running system with the methods by which the reconciler changes it; only one thread calls these methods."""
 
     def __init__(self, system: System, own_key: str, mirrors: Mirrors, brings: Brings | None = None) -> None:
-        """All gateways accept `own_key` and the keys of the catalog. `brings` runs the feeds; None if another process runs them."""
+        """All gateways accept `own_key` and the keys of the catalog. `brings` runs the feeds. Without `brings`, another process runs the feeds."""
         self._system, self._own_key, self._mirrors, self._brings = system, own_key, mirrors, brings
         self._polled: dict[str, MirrorDeclaration] = {}
         self._caught_up: dict[str, float] = {}
@@ -100,7 +100,7 @@ class SystemMachine:
         return () if self._brings is None else self._brings.progress()
 
     def report_caught_up(self) -> None:
-        """Inform all gateways when each feed last had nothing left to publish. Feeds without news since the last report are left out."""
+        """Report to all gateways when each feed last had nothing left to publish. Only times that changed since the last report are sent."""
         if self._file is None:
             return
         streams = {name: feed.streams for name, feed in self._file.all_feeds().items()}
@@ -118,7 +118,7 @@ class SystemMachine:
         return self._mirrors.progress()
 
     def stop(self) -> None:
-        """Stop the mirrors and Spark, but not the system: the code that started the system also ends it."""
+        """Stop the mirrors and Spark, but not the system, because the code that started the system must end the system."""
         self._stopping.set()
         self._mirrors.stop()
         if self._brings is not None:
@@ -148,7 +148,7 @@ class SystemMachine:
                 self._call(home, "drop", name)
 
     def _wait_set(self) -> None:
-        """Wait until gateways expect the readers of all classes, and hosts have the queries of their classes."""
+        """Wait until all gateways know which classes read their streams, and all hosts have the queries of their classes."""
         until = time.monotonic() + SET_S
         while self._system.status().being_set and time.monotonic() < until:
             if self._stopping.wait(LOOK_S):

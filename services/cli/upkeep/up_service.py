@@ -37,8 +37,8 @@ AWAY_MOST_S = 45.0
 # Maximum seconds until a change is acknowledged, even if the change is not made yet: starting a host takes two seconds.
 ENACT_S = 5.0
 STARTING = "the system is being started"
-# Environment variables with keys that were created elsewhere, for example for the pods of a cluster, by the key's principal.
-# The scope of such a key has the same name as its principal.
+# Environment variables with keys that were made outside Weir, for example for the pods of a cluster.
+# Each name in this mapping is the principal of the key, and also the only scope of the key.
 GIVEN_KEYS: Mapping[str, str] = {
     ADMIN: "WEIR_ADMIN_KEY",
     FEEDS: "WEIR_FEEDS_KEY",
@@ -55,7 +55,7 @@ def given_keys(environ: Mapping[str, str]) -> dict[str, str]:
 def served(
     catalog: Catalog, home: Home, settings: ServiceSettings, who: str, given: Mapping[str, str] = {}
 ) -> Iterator[Served]:
-    """Run the service in the block, before any system is attached. The service also accepts `given`, which maps principals to keys."""
+    """Run the service until the `with` block ends, at first without a system. The service also accepts the API keys in `given`, by principal."""
     service = service_of(catalog, settings)
     service.waits_for = lambda: STARTING
     for principal, key in given.items():
@@ -76,7 +76,7 @@ def served(
 
 
 class Served:
-    """Handle of the service of `weir up` while it accepts requests: `weir up` attaches the system to it and watches the system."""
+    """Handle of the running service of `weir up`, through which `weir up` connects the service to the system and checks the system."""
 
     def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
         """`home` is the folder with the administrator's key; None if the key was given in the environment."""
@@ -102,8 +102,8 @@ class Served:
         mirrors: Callable[[], Sequence[MirrorProgress]],
         running: ExitStack,
     ) -> None:
-        """Connect the service to the system until `running` is closed. Without `feeds`, other processes report the progress of feeds."""
-        # These modules import Ray. They are imported when a system runs, so that `weir up --help` does not wait for Ray.
+        """Connect the service to the system until the exit stack `running` is closed. Without `feeds`, other processes report the progress of feeds."""
+        # The modules below import Ray, so they are imported only when a system runs: `weir up --help` must not wait for Ray.
         from services.api.routes.results import results_of
         from services.metrics.collector import SystemCollector
         from services.metrics.nodes import Nodes
@@ -125,7 +125,7 @@ class Served:
         # Forecasts may take seconds, so the tuner has its own process for them, and no `weir plan` has to wait for a forecast.
         forecasting = Aside()
         running.enter_context(Tuner(source, watch, forecasting.forecasts))
-        # The forecasting process is entered after the tuner, so it ends first. A tuner that waits for a forecast then stops waiting.
+        # The forecasting process is entered after the tuner, so this process ends first, and the tuner stops waiting for a forecast.
         running.enter_context(forecasting)
         aside = running.enter_context(Aside())
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
@@ -141,7 +141,7 @@ class Served:
     def is_ready(self, enact: Callable[[], bool] = lambda: True) -> None:
         """Report the system as ready: everything declared has been started, as far as possible.
 
-        From now on, a change is acknowledged once `enact` returns.
+        After this call, the service acknowledges a change of the catalog only once `enact` returns.
         """
         self._service.enact = enact
         watch = self._service.watch
@@ -175,7 +175,7 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         key, info = catalog.keys.create(PRINCIPAL, [ADMIN], who)
     except InvalidInput as problem:
-        # The principal has its maximum number of keys: in another WEIR_HOME with the same catalog, or in files that are lost.
+        # The administrator already has the maximum number of keys, in lost files or in another WEIR_HOME with this catalog.
         problem.hint = (
             f"revoke a key with `weir keys revoke`, or write an existing key to {path}: {problem.hint}"
         )
@@ -183,7 +183,7 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         write_private(path, f"{key}\n")
     except InvalidInput:
-        # The file of the key could not be written. The key is revoked, because no user could ever read it.
+        # The key's file could not be written. The key is revoked, because no user could ever read the key.
         catalog.keys.revoke(info.id, who)
         raise
     service.snapshot.refresh()
