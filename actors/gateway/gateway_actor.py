@@ -180,7 +180,7 @@ class GatewayActor:
             os.close(lock)
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+        """Send the readers of each stream the time at which the stream's feed last had nothing left to publish.
 
         `ages_s` has the seconds since that time, by stream.
         """

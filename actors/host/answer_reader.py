@@ -86,7 +86,7 @@ class AnswerReader:
         return list(self.described(query).columns)
 
     def given(self, query: str) -> int:
-        """Return the number of answers that the query has had; this is cheap if the log has not grown."""
+        """Return the number of answers that the query has given up to now. The call is cheap if the log has not grown."""
         begun, following = self.described(query), self._tail.next
         if following != self._last[0]:
             self._last = (following, *self._answered(self._tail, following - 1, -1))

@@ -303,7 +303,7 @@ class Host:
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Compute the time at which something is due next, and update the status."""
+        """Compute when the next load cycle or other timed work is due, and update the status."""
         units = self.units.by_name.values()
         self._due = min((unit.idle.next_advance for unit in units if unit.asleep), default=NEVER)
         if any(not unit.asleep for unit in units):

@@ -100,7 +100,7 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
     arrays: list[Any] = [] if same else [contiguous(train.arrival)]
     for column in train.columns:
         known = _described.get(id(column.type)) or described(column.type)
-        # This is the short way for most columns, which have neither a mask nor text.
+        # Most columns have neither a mask nor text, and take only these three lines.
         if column.valid is None and not known.is_text:
             arrays.append(contiguous(column.data))
             records.append(known.record)

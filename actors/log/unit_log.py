@@ -75,7 +75,7 @@ class Steered:
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """Description of the answers of a query, from the moment it was added until it is removed."""
+    """Description of the answers that a query gives between its addition and its removal."""
 
     columns: tuple[tuple[str, str], ...]
     """Names and types of the columns."""

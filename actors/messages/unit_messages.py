@@ -47,7 +47,7 @@ def class_of(unit: str) -> str:
 
 
 def copies_reader(node: str) -> str:
-    """Return the reader's name under which a node copies streams of other nodes."""
+    """Return the name of the reader as which a node copies streams of other nodes."""
     return f"node-{node}"
 
 

@@ -40,7 +40,7 @@ from configs.errors import InvalidInput
 
 LOG = logging.getLogger(__name__)
 # Environment variables that switch off Ray's monitoring, and make Ray poll less often.
-# With the variables of RAY_SETTINGS, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core, not 1.9%.
+# With these variables and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a processor, not 1.9%.
 # Ray wakes each idle actor every 10 ms and has no setting for that; `actors.runtime.idle_throttle` reduces the cost.
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",

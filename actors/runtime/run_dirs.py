@@ -112,7 +112,7 @@ class RunDirs:
         return file
 
     def remove_dead_nodes(self) -> list[Path]:
-        """Remove the folders of nodes of the system that have no live process; return these folders."""
+        """Remove the folder of each node of the system on which no process lives; return the removed folders."""
         return remove_if_dead(folder for folder in listed(self.root) if folder != self.folder)
 
     def note_cluster(self, cluster: Cluster) -> None:
@@ -120,7 +120,7 @@ class RunDirs:
         (self.root / CLUSTER).write_text(json.dumps(asdict(cluster)), encoding="utf-8")
 
     def remove(self) -> None:
-        """Remove the node's folder, and the system's folder if it has no other node's folder."""
+        """Remove the node's folder. If the system's folder then has no folder of another node, remove it too."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not any(entry.is_dir() for entry in listed(self.root)):
             shutil.rmtree(self.root, ignore_errors=True)

@@ -47,7 +47,7 @@ def bound() -> Iterator[tuple[str, str]]:
 
 
 def address_of(digits: str) -> str:
-    """Return the address that the kernel writes as words in the machine's byte order."""
+    """Return the IP address that the kernel prints as 32-bit words in the machine's byte order."""
     words = bytes.fromhex(digits)
     packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
     text = socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
