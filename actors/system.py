@@ -71,7 +71,7 @@ READY_S = 120.0
 WHY_SHOWN = 600
 # Seconds in which calls of a missing actor are repeated; Ray restarts a killed actor within some seconds.
 BACK_S = 20.0
-# Environment variable that Ray sets when it starts a cluster that checks tokens.
+# Environment variable that Ray sets when it starts a cluster that checks authentication tokens.
 AUTH_MODE = "RAY_AUTH_MODE"
 
 

@@ -129,7 +129,7 @@ class ActorCalls:
             del self._being_set[name]
 
     def _answered(self, name: str, actor: CalledActor, method: str, answer: Future[Any]) -> None:
-        """Process the reply to a call; runs on a thread of Ray."""
+        """Process the reply to a call, on a thread of Ray."""
         problem = answer.exception()
         if problem is not None:
             self.post(partial(self._failed, name, actor, method, problem))

@@ -131,7 +131,7 @@ class Coordinator:
         return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
 
     def plan(self, class_name: str) -> Any:
-        """Return the class's operators with their measurements, from its first unit."""
+        """Return the operators of the class's first unit, with the measurements of each operator."""
         return self._ask_first_unit(class_name, "plan")
 
     def noticed(self, class_name: str) -> UnitNow | None:

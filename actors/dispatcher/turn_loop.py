@@ -1,7 +1,7 @@
 """The dispatcher's loop: hosts report which classes have input, one `TurnRoundRobin` decides, and grants are sent at once.
 
-One thread owns all state here. Other threads queue work for it (`set_shares`, `status`, `stop`) and wake it. It sleeps until
-a message or other work arrives, or until a slice is overdue, so an idle node has no wake-ups.
+One thread owns all state of the loop. Other threads queue work for this thread (`set_shares`, `status`, `stop`) and wake it.
+It sleeps until a message or other work arrives, or until a slice is overdue, so an idle node has no wake-ups.
 
     event                                effect
     Hello(host, classes)                 the classes belong to this host now, even if another host held them
@@ -312,7 +312,7 @@ class TurnLoop:
                     self._tell(ClassReady(name), now)
 
     def _tell(self, event: TurnEvent, now: float) -> float:
-        """Pass an event to the core and send its grants; return the time at which the last grant was sent, or 0 if there was no grant."""
+        """Pass an event to the core and send the grants that the core returns. Return the time of the last sent grant, or 0 without one."""
         sent, events = 0.0, [event]
         while events:
             event = events.pop()

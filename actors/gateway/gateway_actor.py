@@ -221,7 +221,7 @@ class GatewayActor:
     def unit_frames(self, name: str, place: CopyProgress, reader: str, wait_s: float) -> UnitFrames:
         """Return the commits and snapshots that another node has not copied yet, and the input that the unit has released.
 
-        `place` has the numbers of the first commit and snapshot to return. If there are none yet, wait up to `wait_s` seconds.
+        `place` has the numbers of the first commit and snapshot to return. If there is nothing new yet, wait up to `wait_s` seconds.
         """
         folder = self._dirs.class_log(name)
         log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
@@ -290,7 +290,7 @@ class GatewayActor:
 
     @ray.method(concurrency_group="others")
     def forget_copy(self, stream: str, reader: str) -> None:
-        """Stop keeping frames of a stream for a reader that copied it."""
+        """Stop keeping frames of a stream for a node (`reader`) that no longer copies the stream."""
         self._streams.unfollowed(stream, reader)
         self._readers.pop(Log(self._dirs.stream(stream), reader), None)
 

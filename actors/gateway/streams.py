@@ -178,7 +178,7 @@ class Streams:
         part_of: BatchId | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> Accepted | RefusedBatch:
-        """Write either all trains of a batch to the stream's log, with the current time as arrival, or no train; skip a repeated batch.
+        """Write all trains of a batch to the stream's log, with the current time as arrival time, or write nothing. Skip a repeated batch.
 
         Other streams are not blocked. `before` is called after all checks, when only a full log can still refuse the batch.
         """

@@ -1,7 +1,7 @@
 """Readers of the answers of a class: they read the log of each unit, in any process of the node.
 
-Answers are read at the unit's home, the node where its input comes in. If the unit runs on another node, its home has a
-copy of the log.
+Answers are read at the unit's home, the node where the unit's input arrives. If the unit runs on another node, its home has a
+copy of the log. For example:
 
     reader = AnswerReader(dirs, "gold")
     for answer in reader.answers("hot", after=41):     # trains, from row 42 on

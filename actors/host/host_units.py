@@ -20,7 +20,7 @@ from actors.messages.gateway_messages import Grew, Released
 from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
 from configs.errors import UnknownName, WeirError, nearest, sentence
 
-# Number of consecutive failures, without growth of its log, after which a unit is not opened again ("given up").
+# Number of failures in a row, without new entries in the unit's log, after which a unit is given up (not opened again).
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
 # Minimum seconds between two announcements that the log of a unit with a backlog has grown.

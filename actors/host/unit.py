@@ -364,7 +364,7 @@ class HostedUnit:
         )
 
     def problems(self) -> dict[str, str]:
-        """Return descriptions of the current problems; a key is the name of a stream, `query NAME`, `log` or `plan`."""
+        """Return descriptions of the current problems, by the name of a stream, `query NAME`, `log` or `plan`."""
         problems = dict(self.inbox.problems) | ({"log": self.commits.problem} if self.commits.problem else {})
         problems |= {f"query {name}": why for name, why in self.hosted.queries.refused.items()}
         # Queries that cannot change to a plan are a problem only if the user has chosen the plan.

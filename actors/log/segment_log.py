@@ -352,8 +352,8 @@ class SegmentWriter:
     def _create(self, base: int, size: int) -> None:
         """Create a segment, in a spare file if there is one. Delete spare files that readers have mapped.
 
-        If a reader has just opened the spare file as the old segment, the lock or the changed first number shows its reuse.
-        The reader then searches for the segment again.
+        A reader that has just opened the spare file as the old segment notices the reuse by the lock or by the changed first number.
+        The reader then searches for the old segment again.
         """
         while size == self.segment_bytes and self._spares:
             spare = self._next_spare()

@@ -110,7 +110,7 @@ def kill_host(system: System, class_name: str) -> int:
 
 
 def classes() -> list[LiveClass]:
-    """Return three classes with W11's queries; gold and silver read the same streams."""
+    """Return three classes with W11's queries. Classes gold and silver read the same streams."""
     shared, own = w11.queries(), w11.queries("b_")
     over = {
         "warm": "SELECT ts, region, temp FROM readings WHERE temp > 25",
