@@ -52,7 +52,7 @@ from configs.errors import InvalidInput
 
 # Maximum size in bytes of one reply to a follower (a node that copies a log of this node).
 PULL_BYTES = 16 << 20
-# Seconds that a follower's call waits for new frames, in one of PULLS threads.
+# Seconds that a follower's call waits for new frames. Meanwhile, the call occupies one of PULLS threads.
 PULL_WAIT_S = 30.0
 PULLS = 64
 # Seconds between two polls of a class's log. A log is polled until a host announces its length for the first time.

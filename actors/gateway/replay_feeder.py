@@ -119,7 +119,7 @@ def agreed(producer: Producer, stream: str, table: pa.Table) -> pa.Schema:
 
 
 def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySource]) -> None:
-    """Serve requests from the pipe. In between, offer the batches of the class that is due first."""
+    """Serve requests from the pipe. Between requests, offer the batches of the class that is due first."""
     idle = True
     while True:
         turn = min(sources.values(), key=lambda source: source.next_at)
@@ -241,7 +241,7 @@ class Pace:
         return next(step.rate for step in reversed(self.plan.steps) if self.began + step.at_s <= at)
 
     def _parts(self, begin: float, end: float) -> Sequence[tuple[float, float]]:
-        """Return the interval from `begin` to `end`, split where the rate changes."""
+        """Split the interval from `begin` to `end` where the rate changes, and return the parts."""
         changes = [at for step in self.plan.steps if begin < (at := self.began + step.at_s) < end]
         return list(zip([begin, *changes], [*changes, end], strict=True))
 

@@ -127,7 +127,7 @@ class Stream:
             self.expected[name] = expected
         if self.expected != before:
             self.retain()
-            with suppress(LogFull):  # Only a restarted gateway reads the record.
+            with suppress(LogFull):  # Only a restarted gateway reads a stream's record.
                 self.save()
 
     def has_come(self, reader: str) -> None:
@@ -289,7 +289,7 @@ class Stream:
         self.producers = LastBatches(record["producers"])
         for name, reader in record["readers"].items():
             self.readers[name] = ReaderPosition(reader["released"], reader["lossless"], rows=reader["rows"])
-        # A record written by an earlier version has no expected readers.
+        # A stream's record from an earlier version of Weir has no expected readers.
         for name, position in record.get("expected", {}).items():
             self.expected[name] = position and Expected(*position)
         log = Reader(self.folder)

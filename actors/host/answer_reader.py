@@ -86,7 +86,7 @@ class AnswerReader:
         return list(self.described(query).columns)
 
     def given(self, query: str) -> int:
-        """Return the number of answers that the query has given up to now. The call is cheap if the log has not grown."""
+        """Return the number of answers of the query until now. The call is cheap if the log has not grown."""
         begun, following = self.described(query), self._tail.next
         if following != self._last[0]:
             self._last = (following, *self._answered(self._tail, following - 1, -1))
@@ -106,7 +106,7 @@ class AnswerReader:
         while wanted < given and not answers:
             answers, upto = self._gathered(begun, query, wanted, most)
             wanted = given if upto is None else max(wanted + 1, upto)
-        # If the query was replaced meanwhile, the answers may be those of the old query.
+        # If the query was replaced during this call, the answers may be those of the old query.
         if self.described(query) is not begun:
             return AnswerRows(self._described[query].mark, 0, 0, ())
         if not answers:

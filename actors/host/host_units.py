@@ -28,7 +28,7 @@ ANNOUNCE_S = 0.02
 
 
 class HostUnits:
-    """Units of a host. Turn client, ingest thread and gateway are informed whenever units come, change or go."""
+    """Units of a host. Turn client, ingest thread and gateway are informed whenever a unit is added, changed or removed."""
 
     def __init__(
         self,

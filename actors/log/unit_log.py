@@ -191,7 +191,7 @@ class UnitLog:
         self._snapshots.close()
 
     def remove(self) -> None:
-        """Close and delete both logs. Data that readers have mapped stays valid."""
+        """Close and delete the commit log and the snapshot log. Data that readers have mapped stays valid."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -127,7 +127,7 @@ class News(ReaderMessage):
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp(ReaderMessage):
-    """Time, by the clock of arrivals, at which the stream's feed had published everything that its source had."""
+    """Time at which the stream's feed had published everything that its source had, by the clock of arrival times."""
 
     at: float
 

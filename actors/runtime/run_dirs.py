@@ -112,7 +112,7 @@ class RunDirs:
         return file
 
     def remove_dead_nodes(self) -> list[Path]:
-        """Remove the folder of each node of the system on which no process lives; return the removed folders."""
+        """Remove the folder of each other node without a live process of this system; return the removed folders."""
         return remove_if_dead(folder for folder in listed(self.root) if folder != self.folder)
 
     def note_cluster(self, cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 SOCKET = re.compile(r"socket:\[(\d+)\]")
-# State codes in /proc/net: of a TCP socket that listens, and of a UDP socket that is bound.
+# State codes in /proc/net for a TCP socket that listens, and for a UDP socket that is bound.
 LISTENS = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
 
 
