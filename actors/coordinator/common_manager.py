@@ -1,4 +1,4 @@
-"""The load manager that all units share if the manager is `common`. It collects reports of all units before each decision."""
+"""The load manager that all units share if the manager is `common`. It merges the load cycles that units report, then decides."""
 
 from __future__ import annotations
 
