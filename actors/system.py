@@ -71,7 +71,7 @@ READY_S = 120.0
 WHY_SHOWN = 600
 # Seconds in which calls of a missing actor are repeated; Ray restarts a killed actor within some seconds.
 BACK_S = 20.0
-# Environment variable that Ray sets when it starts a cluster that checks tokens.
+# Environment variable that Ray sets when it starts a cluster that checks authentication tokens.
 AUTH_MODE = "RAY_AUTH_MODE"
 
 
@@ -124,7 +124,7 @@ class System:
         repeated(self.coordinator.drop_stream, name)
 
     def lending(self) -> dict[str, dict[str, float]]:
-        """Return the processor-seconds that classes have lent: lender → borrower → seconds."""
+        """Return the processor-seconds that classes have lent, as a mapping from lender to borrower to seconds."""
         seconds: dict[str, dict[str, float]] = repeated(self.coordinator.lending)
         return seconds
 
@@ -359,7 +359,7 @@ def note_cluster(base: Path, system: System, home: Path | None) -> None:
 
 
 def note_key(base: Path, system: System, key: str) -> None:
-    """Write the key to the run folders of nodes on this machine, for local producers."""
+    """Write the system's access key to the run folders of nodes on this machine, for local producers."""
     for node in system.status().system.nodes:
         path = RunDirs(base, system.name, node).ingest_key
         if path.parent.is_dir():
@@ -387,7 +387,7 @@ def forget_name() -> None:
 
 
 def delete_name() -> None:
-    with suppress(Exception):  # If Ray has ended, its store has ended too, with the names.
+    with suppress(Exception):  # If Ray has ended, the store with the registered names has ended too.
         kv_store.delete(SETTINGS_KEY)
         kv_store.delete(SYSTEM_KEY)
 

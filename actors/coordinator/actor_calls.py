@@ -22,7 +22,7 @@ FAILURES_KEPT = 100
 
 @dataclass(slots=True)
 class CalledActor:
-    """State of another actor, as far as the coordinator knows the state."""
+    """State of another actor, as the coordinator last learned it."""
 
     handle: Any = None
     pid: int | None = None
@@ -52,7 +52,7 @@ class ActorCalls:
 
     @property
     def being_set(self) -> tuple[str, ...]:
-        """Return the actors that state is still being sent to: actors with unanswered calls of `set`, and quarantined gateways.
+        """Return the actors that still lack some of their state: actors with unanswered calls of `set`, and quarantined gateways.
 
         Quarantined hosts are not included, because gateways keep the input of a quarantined host.
         """
@@ -129,7 +129,7 @@ class ActorCalls:
             del self._being_set[name]
 
     def _answered(self, name: str, actor: CalledActor, method: str, answer: Future[Any]) -> None:
-        """Process the reply to a call; runs on a thread of Ray."""
+        """Process the reply to a call, on a thread of Ray."""
         problem = answer.exception()
         if problem is not None:
             self.post(partial(self._failed, name, actor, method, problem))

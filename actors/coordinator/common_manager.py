@@ -1,4 +1,4 @@
-"""The load manager that all units share if the manager is `common`: it collects the load cycles of all units, then decides."""
+"""The load manager that all units share if the manager is `common`. It merges the load cycles that units report, then decides."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Common:
 
     @property
     def keep(self) -> float | None:
-        """Return the fraction of its input that each unit keeps; None without a common manager."""
+        """Return the fraction of input that every unit accepts, or None without a common manager."""
         return None if self._manager is None else self._manager.control.keep
 
     def set_classes(self, classes: Sequence[LiveClass], lanes: int) -> None:
-        """Build a manager for these classes and lanes. The new manager takes over headroom and kept fraction of the previous manager."""
+        """Build a manager for these classes and lanes. It begins with the headroom and the kept fraction of the previous manager."""
         if sheds(self.settings.manager) != "everybody" or not classes or not lanes:
             self._manager = None
             return

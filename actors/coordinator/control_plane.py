@@ -179,7 +179,7 @@ class ControlPlane:
                 self.sync.send_keep()
 
     def compared(self, class_name: str, objective: Objective, event: Compared, now: float) -> None:
-        """Handle the measured objective of a class that tunes itself, and its forecasts for each policy and plan."""
+        """Handle the objective of a class that tunes itself: the measured value, and the forecasts for each policy and plan."""
         if self.tunings.compared(class_name, objective, event, now):
             self._save_shares()
             self.sync.send_units()
@@ -188,7 +188,7 @@ class ControlPlane:
         """Let the core of each node move shares at the end of a redistribution cycle."""
         if moves_shares(self.settings.manager):
             moved = [self._hear(node, RedistributionDue(), now) for node in self.cores.nodes]
-            # Even if no share moved, the account of lent capacity is saved, so that a restarted coordinator continues from it.
+            # Even if no share moved, the account of lent capacity is saved, so that a restarted coordinator continues this account.
             if not any(moved):
                 self._save_shares()
 

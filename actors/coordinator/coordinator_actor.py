@@ -107,7 +107,7 @@ class Coordinator:
         self._control.ask(lambda plane, now: plane.remove_query(class_name, name, now))
 
     def lending(self) -> dict[str, dict[str, float]]:
-        """Return the processor-seconds that classes have lent: lender → borrower → seconds."""
+        """Return the processor-seconds that classes have lent, as a mapping from lender to borrower to seconds."""
         return self._control.ask(lambda plane, now: plane.cores.lending(now))
 
     def share_moves(self) -> list[ShareMove]:
@@ -115,7 +115,7 @@ class Coordinator:
         return self._control.ask(lambda plane, _: plane.cores.moves(plane.nodes))
 
     def last_moves(self, last: int) -> tuple[list[ShareMove], float]:
-        """Return the last moves that changed a share, and the difference between seconds since 1970 and the clock of the moves."""
+        """Return the last moves that changed a share, and the seconds to add to the times of the moves to get Unix time."""
         moves = self._control.ask(lambda plane, _: plane.cores.last_moves(last))
         return moves, time.time() - time.monotonic()
 
@@ -131,7 +131,7 @@ class Coordinator:
         return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
 
     def plan(self, class_name: str) -> Any:
-        """Return the class's operators with their measurements, from its first unit."""
+        """Return the operators of the class's first unit, with the measurements of each operator."""
         return self._ask_first_unit(class_name, "plan")
 
     def noticed(self, class_name: str) -> UnitNow | None:
@@ -171,7 +171,7 @@ class ControlThread:
         self._reports_lost = 0
         self._stopping = False
         self._last: CoordinatorStatus | None = None
-        # If the control thread fails, the state in the store is still correct, and a new process continues from that state.
+        # If the control thread fails, the process ends, and a new process continues from the state in Ray's key-value store.
         self._thread = threading.Thread(target=run_or_exit, args=(self._run,), name="control", daemon=True)
         self._thread.start()
 

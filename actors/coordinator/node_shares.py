@@ -32,7 +32,7 @@ class NodeCores:
     redistribution_s: float
     open_record: OpenRecord
     _cores: dict[str, CapacityCore] = field(init=False, default_factory=dict)
-    # For each node, the accounts of its units, as last sent to the core of the node.
+    # For each node: the capacity to which its units are entitled, as last sent to the core of the node.
     _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
     _records: dict[str, Record] = field(init=False, default_factory=dict)
     # Processor-seconds that were lent on nodes which no longer exist, by lender and borrower.
@@ -88,7 +88,7 @@ class NodeCores:
         self._lent_s = {(lender, borrower): seconds for lender, borrower, seconds in state["lent_s"]}
 
     def lending(self, now: float) -> dict[str, dict[str, float]]:
-        """Return the processor-seconds that classes have lent on all nodes: lender → borrower → seconds."""
+        """Return the processor-seconds that classes have lent on all nodes, as a mapping from lender to borrower to seconds."""
         lent = [(*pair, seconds) for pair, seconds in self._lent_s.items()]
         for core in self._cores.values():
             lent += lent_by(core, now)

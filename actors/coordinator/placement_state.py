@@ -154,7 +154,7 @@ class Seating:
                 home = self.homes.get(stream)
                 readers.setdefault((seat.node, stream), {})[unit] = class_.declared.holds_back
                 if home is not None and home != seat.node:
-                    # The home node of the stream keeps each frame until the other node has copied the frame.
+                    # If a unit runs away from the home of its stream, the home keeps each frame until the unit's node has copied the frame.
                     readers.setdefault((home, stream), {})[copies_reader(seat.node)] = True
         return readers
 

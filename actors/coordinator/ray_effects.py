@@ -208,13 +208,13 @@ class RayEffects:
             self.post(lambda: plane.moved(unit, time.monotonic()))
 
     def stop_strangers(self) -> None:
-        """End hosts that are not in the store: a killed coordinator could not end these hosts."""
+        """End hosts that the saved state does not contain, because a killed coordinator could not end them."""
         own = {host_name(host) for host in self.plane.hosts}
         strangers = [name for name in all_names() if name.startswith(host_name("")) and name not in own]
         threading.Thread(target=end, args=(strangers,), daemon=True).start()
 
     def stop_all(self, hosts: Mapping[str, str], nodes: Sequence[str]) -> None:
-        """End hosts first, then the dispatchers and gateways that they use, and delete the saved state."""
+        """End all hosts, then all dispatchers and gateways, and delete the saved state."""
         end([host_name(host) for host in hosts])
         end([dispatcher_name(node) for node in nodes])
         end([gateway_name(node) for node in nodes], True)

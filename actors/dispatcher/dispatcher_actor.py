@@ -102,7 +102,7 @@ class Dispatcher:
             shares = recall()
         except Exception:
             # The error is only reported, because an exception in the constructor would end the dispatcher.
-            # Without saved shares, a dispatcher works once the coordinator has sent shares.
+            # Without saved shares, a dispatcher grants no turns until the coordinator has sent shares.
             traceback.print_exc()
             return
         if shares is not None:

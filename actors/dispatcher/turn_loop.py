@@ -1,7 +1,7 @@
 """The dispatcher's loop: hosts report which classes have input, one `TurnRoundRobin` decides, and grants are sent at once.
 
-One thread owns all state here. Other threads queue work for it (`set_shares`, `status`, `stop`) and wake it. It sleeps until
-a message or other work arrives, or until a slice is overdue, so an idle node has no wake-ups.
+One thread owns all state of the loop. Other threads queue work for this thread (`set_shares`, `status`, `stop`) and wake it.
+It sleeps until a message or other work arrives, or until a slice is overdue, so an idle node has no wake-ups.
 
     event                                effect
     Hello(host, classes)                 the classes belong to this host now, even if another host held them
@@ -63,7 +63,7 @@ from scheduler.turns.round_robin import (
 
 # A slice is overdue after OVERDUE_QUOTAS quotas plus OVERDUE_S seconds.
 # Slices often overrun several quotas: a train is always finished, and other processes may take the processor for a while.
-# OVERDUE_S is longer than any train, load cycle or snapshot, since quotas may be as short as microseconds.
+# Even a quota of microseconds lets a slice finish a train, a load cycle or a snapshot, and OVERDUE_S is longer than each of these.
 OVERDUE_QUOTAS, OVERDUE_S = 50.0, 1.0
 # Maximum number of connections: far more than hosts on one node. Each connection takes a file descriptor.
 HOSTS_MAX = 1000
@@ -170,7 +170,7 @@ class TurnLoop:
             self._close()
 
     def _wait_s(self) -> float | None:
-        """Return the seconds until a slice becomes overdue or the rest of a lane ends; None if all lanes are free."""
+        """Return the seconds until a slice becomes overdue or a resting lane may be used again. Return None if all lanes are free."""
         due = min(lane.due for lane in self._lanes)
         return None if due == math.inf else max(due - time.monotonic(), 0.0)
 
@@ -246,7 +246,7 @@ class TurnLoop:
             self._waiting.add(name)
         since = lane.slice.since
         self._handed_over_s += now - since - message.ran_s
-        # A lane that was free before the slice rests less after it: the free time counts as rest, up to one round.
+        # Time in which the lane was free before the slice counts as rest, up to one round. So the lane rests less after the slice.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
         lane.ended_slices.in_slices_s += message.ran_s
@@ -260,7 +260,7 @@ class TurnLoop:
             self._decided.add([granted - now], 0.0)
 
     def _ended_late(self, host: ConnectedHost, message: Ended, now: float) -> None:
-        """Handle the message that a slice has ended if the slice was overdue or is unknown."""
+        """Handle the end message of a slice that was overdue, or that this dispatcher does not know."""
         if message.name not in host.overdue:
             self._stray_count += 1
             return
@@ -312,7 +312,7 @@ class TurnLoop:
                     self._tell(ClassReady(name), now)
 
     def _tell(self, event: TurnEvent, now: float) -> float:
-        """Pass an event to the core and send its grants; return the time at which the last grant was sent, or 0 if there was no grant."""
+        """Pass an event to the core and send the grants that the core returns. Return the time of the last sent grant, or 0 without one."""
         sent, events = 0.0, [event]
         while events:
             event = events.pop()

@@ -52,7 +52,7 @@ from configs.errors import InvalidInput
 
 # Maximum size in bytes of one reply to a follower (a node that copies a log of this node).
 PULL_BYTES = 16 << 20
-# Seconds that a follower's call waits for new frames, in one of PULLS threads.
+# Seconds that a follower's call waits for new frames. Meanwhile, the call occupies one of PULLS threads.
 PULL_WAIT_S = 30.0
 PULLS = 64
 # Seconds between two polls of a class's log. A log is polled until a host announces its length for the first time.
@@ -180,7 +180,7 @@ class GatewayActor:
             os.close(lock)
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+        """Send the readers of each stream the time at which the stream's feed last had nothing left to publish.
 
         `ages_s` has the seconds since that time, by stream.
         """
@@ -221,7 +221,7 @@ class GatewayActor:
     def unit_frames(self, name: str, place: CopyProgress, reader: str, wait_s: float) -> UnitFrames:
         """Return the commits and snapshots that another node has not copied yet, and the input that the unit has released.
 
-        `place` has the numbers of the first commit and snapshot to return. If there are none yet, wait up to `wait_s` seconds.
+        `place` has the numbers of the first commit and snapshot to return. If there is nothing new yet, wait up to `wait_s` seconds.
         """
         folder = self._dirs.class_log(name)
         log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
@@ -290,7 +290,7 @@ class GatewayActor:
 
     @ray.method(concurrency_group="others")
     def forget_copy(self, stream: str, reader: str) -> None:
-        """Stop keeping frames of a stream for a reader that copied it."""
+        """Stop keeping frames of a stream for a node (`reader`) that no longer copies the stream."""
         self._streams.unfollowed(stream, reader)
         self._readers.pop(Log(self._dirs.stream(stream), reader), None)
 

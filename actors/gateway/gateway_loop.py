@@ -36,7 +36,7 @@ class Gateway:
         segment_bytes: int = SEGMENT_BYTES,
         bounds: DoorBounds | None = None,
     ) -> None:
-        # The listener's lock ensures that the node has only one gateway. Streams and door rely on it: no other gateway uses their files.
+        # The listener locks its path, so the node has only one gateway, and no other gateway uses the files of streams and door.
         self._listener = Listener(dirs.gateway_socket)
         self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.door = ProducerSocket(dirs.door_socket, self.streams, bounds or DoorBounds())

@@ -151,7 +151,7 @@ class Follower:
         pull: Callable[[Any], Future[Any]],
         clock: Callable[[], float],
     ) -> None:
-        # Differences between the time of each reply's arrival and its time of sending, by the clocks of the two nodes.
+        # For each reply: its time of arrival by this node's clock, minus its time of sending by the other node's clock.
         self._differences_s: deque[float] = deque(maxlen=STAMPS_KEPT)
         self.problem = ""  # Error of the last attempt to copy; empty if the attempt succeeded
         self.made = threading.Event()

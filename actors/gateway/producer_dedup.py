@@ -36,5 +36,5 @@ class LastBatches:
             del self._last[next(iter(self._last))]
 
     def record(self) -> list[tuple[str, int]]:
-        """Return the content in the form in which the constructor accepts it."""
+        """Return the producers and the numbers of their last batches, in the form that the constructor accepts."""
         return [(mark.hex(), number) for mark, number in self._last.items()]

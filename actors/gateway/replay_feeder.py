@@ -35,7 +35,7 @@ from configs.scenario.arrivals import StepArrivals
 
 # Seconds between two turns of a class; at high rates, several batches of the class are sent in one turn.
 TICK_S = 0.01
-# Maximum number of rows in a batch: the length of the longest train, and a message below one megabyte.
+# Maximum number of rows in a batch. Such a batch still fits into one train, and into a message of one megabyte.
 ROWS_MAX = 10_000
 CATCH_UP_S = 0.1
 STOP_S = 5.0
@@ -119,7 +119,7 @@ def agreed(producer: Producer, stream: str, table: pa.Table) -> pa.Schema:
 
 
 def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySource]) -> None:
-    """Serve requests from the pipe. In between, offer the batches of the class that is due first."""
+    """Serve requests from the pipe. Between requests, offer the batches of the class that is due first."""
     idle = True
     while True:
         turn = min(sources.values(), key=lambda source: source.next_at)
@@ -179,7 +179,7 @@ class ReplaySource:
             self._pace.owed_ms -= sent_ms
 
     def _send(self, producer: Producer, span_ms: int, now: float) -> int:
-        """Send the next span of event time and return its length; 0 if the gateway refused a batch, which is retried later."""
+        """Send all batches of the next span of event time, and return the span in ms. Return 0 if a refused batch must be retried."""
         if not self._pending:
             self._pending_ms = self._cut(span_ms)
         while self._pending:
@@ -208,7 +208,7 @@ class ReplaySource:
 
 @dataclass
 class Pace:
-    """Milliseconds of event time that should have been offered by now at the scheduled rates, but have not been offered yet."""
+    """Event time, in milliseconds, by which the offered rows are behind the scheduled rates."""
 
     plan: StepArrivals
     began: float
@@ -221,11 +221,11 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """Return the replay speed: milliseconds of event time per second, as scheduled at the time of the last call of `owe`."""
+        """Return the replay speed that was scheduled at the last call of `owe`, in milliseconds of event time per second."""
         return self._rate(self._last) / self.tuples_per_ms
 
     def owe(self, now: float) -> float:
-        """Add the event time that has become due. Return the number of skipped tuples: those more than CATCH_UP_S seconds overdue."""
+        """Add the event time that has become due. Tuples more than CATCH_UP_S seconds overdue are skipped; return their number."""
         most_ms = 1.0
         for begin, end in self._parts(self._last, now):
             speed = self._rate(begin) / self.tuples_per_ms
@@ -241,7 +241,7 @@ class Pace:
         return next(step.rate for step in reversed(self.plan.steps) if self.began + step.at_s <= at)
 
     def _parts(self, begin: float, end: float) -> Sequence[tuple[float, float]]:
-        """Return the interval from `begin` to `end`, split where the rate changes."""
+        """Split the interval from `begin` to `end` where the rate changes, and return the parts."""
         changes = [at for step in self.plan.steps if begin < (at := self.began + step.at_s) < end]
         return list(zip([begin, *changes], [*changes, end], strict=True))
 
@@ -258,7 +258,7 @@ class StreamReplay:
         self._span_ms = 0
 
     def message(self, lap: int, begin_ms: int, end_ms: int, span_ms: int) -> ReplayBatch:
-        """Return the batch of an interval of a lap. The batch is valid until the next call for the same interval."""
+        """Return the batch of an interval of event time in a lap. The batch is valid until the next call for this interval."""
         if span_ms != self._span_ms:
             self._messages.clear()
             self._span_ms = span_ms
@@ -284,6 +284,6 @@ class ReplayBatch:
         self._by_ms = 0
 
     def stamp(self, by_ms: int) -> None:
-        """Shift the event times to `by_ms` after their original values."""
+        """Set the event times to their original values plus `by_ms`."""
         self._times += by_ms - self._by_ms
         self._by_ms = by_ms

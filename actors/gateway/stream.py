@@ -37,7 +37,7 @@ from engine.sql import parse_create_stream
 
 RECORD = "stream.json"
 RECORD_VERSION = 3
-# Seconds between two LogIsFull messages to a reader: fewer than the 5 s for which a class is shown as held back.
+# Seconds between two LogIsFull messages to a reader. After each message, views show for 5 s that the reader's input waits.
 FULL_AGAIN_S = 1.0
 READERS_MAX = 4096
 
@@ -127,7 +127,7 @@ class Stream:
             self.expected[name] = expected
         if self.expected != before:
             self.retain()
-            with suppress(LogFull):  # A full log is no problem: only a restarted gateway reads the record.
+            with suppress(LogFull):  # Only a restarted gateway reads a stream's record.
                 self.save()
 
     def has_come(self, reader: str) -> None:
@@ -289,7 +289,7 @@ class Stream:
         self.producers = LastBatches(record["producers"])
         for name, reader in record["readers"].items():
             self.readers[name] = ReaderPosition(reader["released"], reader["lossless"], rows=reader["rows"])
-        # A record written by an earlier version has no expected readers.
+        # A stream's record from an earlier version of Weir has no expected readers.
         for name, position in record.get("expected", {}).items():
             self.expected[name] = position and Expected(*position)
         log = Reader(self.folder)

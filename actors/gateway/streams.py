@@ -131,7 +131,7 @@ class Streams:
             self.find(name).expect(readers)
 
     def drop(self, name: str) -> None:
-        """Drop a stream and inform its readers, which can still read what they have mapped."""
+        """Drop a stream and inform its readers. The readers can still read the frames that they have mapped."""
         with self.lock:
             stream = self.find(name)
         with stream.writing, self.lock:
@@ -178,7 +178,7 @@ class Streams:
         part_of: BatchId | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> Accepted | RefusedBatch:
-        """Write either all trains of a batch to the stream's log, with the current time as arrival, or no train; skip a repeated batch.
+        """Write all trains of a batch to the stream's log, with the current time as arrival time, or write nothing. Skip a repeated batch.
 
         Other streams are not blocked. `before` is called after all checks, when only a full log can still refuse the batch.
         """
@@ -236,7 +236,7 @@ class Streams:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+        """Send the readers of each stream the time at which the stream's feed last had nothing left to publish.
 
         `ages_s` has the seconds since that time, by stream.
         """

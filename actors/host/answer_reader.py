@@ -1,7 +1,7 @@
 """Readers of the answers of a class: they read the log of each unit, in any process of the node.
 
-Answers are read at the unit's home, the node where its input comes in. If the unit runs on another node, its home has a
-copy of the log.
+Answers are read at the unit's home, the node where the unit's input arrives. If the unit runs on another node, its home has a
+copy of the log. For example:
 
     reader = AnswerReader(dirs, "gold")
     for answer in reader.answers("hot", after=41):     # trains, from row 42 on
@@ -86,7 +86,7 @@ class AnswerReader:
         return list(self.described(query).columns)
 
     def given(self, query: str) -> int:
-        """Return the number of answers that the query has had; this is cheap if the log has not grown."""
+        """Return the number of answers of the query until now. The call is cheap if the log has not grown."""
         begun, following = self.described(query), self._tail.next
         if following != self._last[0]:
             self._last = (following, *self._answered(self._tail, following - 1, -1))
@@ -106,7 +106,7 @@ class AnswerReader:
         while wanted < given and not answers:
             answers, upto = self._gathered(begun, query, wanted, most)
             wanted = given if upto is None else max(wanted + 1, upto)
-        # If the query was replaced meanwhile, the answers may be those of the old query.
+        # If the query was replaced during this call, the answers may be those of the old query.
         if self.described(query) is not begun:
             return AnswerRows(self._described[query].mark, 0, 0, ())
         if not answers:

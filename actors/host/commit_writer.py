@@ -1,4 +1,4 @@
-"""Writer of the log of a class: appends the steps of the class, and those answers that a repetition of the steps reproduces."""
+"""Writer of the log of a class: appends steps, and the answers that a restarted class would compute again from these steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommitWriter:
         return self._unwritten is not None
 
     def commit(self) -> None:
-        """Write the new steps, and those answers that a repetition of the steps reproduces. If an earlier commit waits, do nothing."""
+        """Write the new steps, and the answers that can be computed again from these steps. If an earlier commit waits, do nothing."""
         if self.write():
             self._unwritten = self._hosted.committed()
             self.write()

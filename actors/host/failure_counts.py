@@ -31,7 +31,7 @@ class FailureCounts:
         """Number of tuples that each operator had taken at the last reading."""
 
     def end_cycle(self, now: float, runner: ClassRunner, is_last: bool = False) -> tuple[Failure, ...]:
-        """Return the largest failures; the counts are read every PIECE_S seconds, and always if `is_last` is True."""
+        """Return the failures with the largest parts of failed rows. Read the counts if `is_last` is True, or every PIECE_S seconds."""
         if self._noted and not is_last and now - self._noted[-1][0] < PIECE_S:
             return self._failures
         operators = failing_operators(runner.scheduled.taken())

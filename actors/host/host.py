@@ -1,10 +1,8 @@
 """The threads of a host and the units that they run, without Ray.
 
-A host has two threads of its own, and is called by threads of Ray:
-
-    class thread     runs slices (`actors.host.turn_client`); between slices, load cycles and requests of other threads
-    ingest thread    reads input (`actors.host.ingest_thread`)
-    any thread       calls methods of `Host`. Methods that touch a unit run on the class thread; the caller waits up to ANSWER_S
+A host has two threads. The *class thread* runs slices (`actors.host.turn_client`). Between slices, it handles load cycles and requests
+of other threads. The *ingest thread* reads input (`actors.host.ingest_thread`). Any thread may call methods of `Host`. Methods that
+touch a unit run on the class thread, and the caller waits up to ANSWER_S.
 
 Guarantees:
 1. Only the class thread touches the state of a unit.
@@ -56,7 +54,7 @@ Report = Callable[[str, Sequence[UnitReport]], None]
 
 
 def prepare_process() -> None:
-    """Set garbage collection and thread switching of a host process's interpreter so that slices are not delayed; called once."""
+    """Set garbage collection and thread switching so that they do not delay slices. Call this function once per process."""
     sys.setswitchinterval(SWITCH_S)
     # Objects that Ray has loaded are excluded from garbage collection: a full collection would take milliseconds of a slice.
     gc.freeze()
@@ -150,7 +148,7 @@ class Host:
         return self.ask(lambda: self.units.named(unit).noticed())
 
     def ledger(self, unit: str) -> dict[str, Account]:
-        """Return, by stream, the account of its tuples and the number of queued tuples."""
+        """Return two values for each stream: the account of its tuples, and the number of queued tuples."""
         return self.ask(lambda: self.units.named(unit).hosted.input.accounts())
 
     def drain(self, unit: str) -> int:
@@ -303,7 +301,7 @@ class Host:
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Compute the time at which something is due next, and update the status."""
+        """Compute when the next load cycle or other timed work is due, and update the status."""
         units = self.units.by_name.values()
         self._due = min((unit.idle.next_advance for unit in units if unit.asleep), default=NEVER)
         if any(not unit.asleep for unit in units):

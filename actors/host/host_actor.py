@@ -1,8 +1,8 @@
 """A class host as a Ray actor: a process around `actors.host.host.Host`.
 
 Guarantees:
-1. It runs its units from its construction on: it finds them in the store, so that Ray can restart it after a crash without
-   other help. If one of its threads fails, the thread ends the process, so that Ray restarts it too.
+1. A host runs its units as soon as it is constructed. It finds the units in Ray's key-value store, so that Ray can restart the host
+   after a crash without other help. If a thread of the host fails, the thread ends the process, so that Ray restarts the host too.
 2. When a call returns, its work is done. Every call may be repeated. `set_units` names all units that the host should run.
 3. `ping` and `status` answer while other calls are running. Reports to the coordinator are sent without waiting.
 """
@@ -159,7 +159,7 @@ class ClassHost:
         return self._host.noticed(unit)
 
     def ledger(self, unit: str) -> dict[str, Account]:
-        """Return, by stream, the account of its tuples and the number of queued tuples."""
+        """Return two values for each stream: the account of its tuples, and the number of queued tuples."""
         return self._host.ledger(unit)
 
     def drain(self, unit: str) -> int:
@@ -167,7 +167,7 @@ class ClassHost:
         return self._host.drain(unit)
 
     def stop(self) -> None:
-        """Stop the host, and delete the data of its units if the store no longer has an entry for the host."""
+        """Stop the host. If the saved state no longer contains the host, also delete the data of its units."""
         self._host.stop(remove=kv_store.get(host_key(self._name)) is None)
         self._reporter.stop()
         if self._events is not None:

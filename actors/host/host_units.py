@@ -20,7 +20,7 @@ from actors.messages.gateway_messages import Grew, Released
 from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
 from configs.errors import UnknownName, WeirError, nearest, sentence
 
-# Number of consecutive failures, without growth of its log, after which a unit is not opened again ("given up").
+# Number of failures in a row, without new entries in the unit's log, after which a unit is given up (not opened again).
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
 # Minimum seconds between two announcements that the log of a unit with a backlog has grown.
@@ -28,7 +28,7 @@ ANNOUNCE_S = 0.02
 
 
 class HostUnits:
-    """Units of a host. Turn client, ingest thread and gateway are informed whenever units come, change or go."""
+    """Units of a host. Turn client, ingest thread and gateway are informed whenever a unit is added, changed or removed."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class HostUnits:
         """Units with logs that another process still writes: the process that copied the logs to this node and is about to stop."""
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
         self._make, self._client, self._ingest, self._report = make, client, ingest, report
-        # Number of consecutive failures of each unit at the same length of its log, and this length.
+        # For each unit: the number of failures in a row without growth of its log, and the length of the log.
         self._failure_runs: dict[str, tuple[int, int]] = {}
         self._grown: dict[str, int] = {}  # Length of each unit's log that was last announced to the gateway
         # Earliest time at which the log of a unit with a backlog is announced again.
@@ -192,7 +192,7 @@ class HostUnits:
         last = last or UnitReport(
             unit=name, usage=0.0, load=0.0, reclaim=False, asleep=True, figures=Figures()
         )
-        # The unit counts as asleep, so that other classes can borrow its share until it is declared again.
+        # A unit that is given up counts as asleep, so that other classes can borrow its share.
         report = replace(
             last, asleep=True, reclaim=False, problem=f"given up: {sentence(problem)}", trouble=GIVEN_UP
         )

@@ -84,7 +84,7 @@ class IdleStreams:
         self.find(reading, now)
 
     def _empty_until(self, stream: str, fed: Collection[str], now: float) -> float:
-        """Return the latest time up to which no row of the stream can be missing: for a fed stream, when its feed had nothing left."""
+        """Return the time up to which no row can be missing. For a stream with a feed: when the feed last had nothing left to publish."""
         if stream not in map(str.lower, fed):
             return now
         return min(now, self._inbox.caught_up.get(stream, -NEVER))

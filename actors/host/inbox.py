@@ -56,7 +56,7 @@ class Inbox:
     pieces_gone: int = 0
     # Number of the last decision about the kept fraction, and the fraction of the input to keep since this decision.
     keep: tuple[int, float] = (0, 1.0)
-    # Maximum queue of each stream, in tuples, in a class that holds back; the mapping is replaced, never changed.
+    # Maximum queue of each stream of a lossless class, in tuples. The mapping is replaced, never changed.
     rooms: Mapping[str, int] = field(default_factory=dict)
     asleep: bool = False
 
@@ -123,7 +123,7 @@ class Feed:
         return self.intake.holds_back and inbox.queued(self.name) >= room
 
     def let_in(self, number: int, payload: memoryview, in_time: bool) -> None:
-        """Let a batch in at the door. If the unit has used up its time, reject the whole batch and count its rows."""
+        """Let a batch in at the door. If `in_time` is False, the unit has no time left for reading: reject the whole batch."""
         intake, inbox = self.intake, self.intake.inbox
         rows, _, before = batch_head(payload)
         if number > self.next and self.upto is not None:

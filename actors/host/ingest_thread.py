@@ -369,7 +369,7 @@ class Ingest:
             try:
                 has_more = all(self._read(feed, now) for _ in range(BATCHES_A_TURN))
             except Exception as problem:
-                # The failed unit will be opened again; meanwhile the other units are still read.
+                # The failed unit will be opened again. Meanwhile, the streams of other units are still read.
                 has_more = False
                 self._failed(feed.intake.unit, problem)
             if not has_more:

@@ -99,7 +99,7 @@ class SliceClient:
     # Any thread may call the following methods.
 
     def ready(self, name: str) -> None:
-        """Report that the class has input; ignored for a class that has left."""
+        """Report that the class has input. Do nothing if the class has left the host."""
         with self._lock:
             state = self._states.get(name)
             if state is TurnState.IDLE:
@@ -116,7 +116,7 @@ class SliceClient:
                 self._say(Hello(self._host, (name,)))
 
     def leave(self, name: str) -> None:
-        """Remove a class from the host; its current slice is finished."""
+        """Remove a class from the host. If a slice of the class is running, the slice is finished."""
         with self._lock:
             if self._states.pop(name, None) is not None:
                 self._say(Left(name))

@@ -58,7 +58,7 @@ said_of_values = attrgetter("graph", "utilities")
 
 
 def lane_clock(part: float) -> Callable[[], float]:
-    """Return a clock that shows this thread's processor time divided by `part`, the part of the core that queries may use."""
+    """Return a clock that shows this thread's processor time divided by `part`, the part of a processor that queries may use."""
     return time.thread_time if part == 1 else lambda: time.thread_time() / part
 
 
@@ -192,7 +192,7 @@ class HostedUnit:
         return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return the streams to start reading, and the names of the streams to stop reading; None if nothing has changed."""
+        """Return the streams that the unit must begin to read, and the names of streams that it must no longer read; None if unchanged."""
         self.commits.queries_moved = False
         changed = self.input.streams_changed()
         for stream in changed[1] if changed is not None else ():
@@ -244,7 +244,7 @@ class HostedUnit:
         return self.has_input() or self.commits.is_stuck or asked
 
     def _is_release_due(self, now: float) -> bool:
-        """Return True if a lookup has waited for the other stream for the maximum time."""
+        """Return True if a tuple has waited `lookup_wait_s` for the rows of the stream in which it is looked up."""
         return self.hosted.overdue(now - self.settings.lookup_wait_s)
 
     @property
@@ -364,7 +364,7 @@ class HostedUnit:
         )
 
     def problems(self) -> dict[str, str]:
-        """Return descriptions of the current problems; a key is the name of a stream, `query NAME`, `log` or `plan`."""
+        """Return descriptions of the current problems, by the name of a stream, `query NAME`, `log` or `plan`."""
         problems = dict(self.inbox.problems) | ({"log": self.commits.problem} if self.commits.problem else {})
         problems |= {f"query {name}": why for name, why in self.hosted.queries.refused.items()}
         # Queries that cannot change to a plan are a problem only if the user has chosen the plan.

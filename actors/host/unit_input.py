@@ -52,8 +52,9 @@ class UnitInput:
         self._unit, self._schemas = unit, schemas_of(unit.declared.streams)
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return the streams to start reading, and the names of streams to stop reading. A stream with new columns is in both results.
+        """Return the streams that must be read from now on, and the names of streams that must no longer be read.
 
+        A stream with new columns is in both results.
         While steps are repeated after a crash, some queries may run that are no longer declared; their streams are not read.
         A stream is not read either if it has no position after the last step: no query reads this stream at that step.
         """
@@ -123,7 +124,7 @@ class UnitInput:
                 self._hosted.begin(stream, batch, rows)
 
     def take(self) -> set[str]:
-        """Move input that has arrived into the class's queues; return its streams."""
+        """Move input that has arrived into the class's queues, and return the streams of this input."""
         inbox, streams = self.inbox, set[str]()
         for _ in range(len(inbox.arrived)):
             piece, upto, feed = inbox.arrived.popleft()
@@ -135,7 +136,7 @@ class UnitInput:
         return streams
 
     def account(self) -> None:
-        """Update the counts of tuples that have left the queue, which the doors read."""
+        """Update the counts of tuples that have left the queues; the doors read these counts."""
         hosted, inbox = self._hosted, self.inbox
         for stream in self.reading:
             waiting = hosted.input.queued(stream)

@@ -186,7 +186,7 @@ def tardiness_of(latest: Totals) -> dict[str, float]:
 
 
 def qualities(queries: Mapping[str, AnswerQuality], now: float) -> Qualities:
-    """Return the quality of the first QUERIES_MAX queries, without queries that have no QoS graph."""
+    """Return the quality of each query with a QoS graph among the first QUERIES_MAX queries."""
     shown = [
         (name, part, part.utility)
         for name, part in islice(queries.items(), QUERIES_MAX)

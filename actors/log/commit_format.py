@@ -127,7 +127,7 @@ def snapshot_parts(snapshot: SnapshotFrame) -> tuple[list[Part], int]:
 
 
 def is_snapshot(payload: memoryview) -> bool:
-    """Return True for a snapshot and False for a commit, by the header alone."""
+    """Return True for a snapshot and False for a commit. Only the header of the payload is read."""
     if len(payload) < _COMMIT.size or payload[0] != VERSION or payload[1] not in (COMMIT, SNAPSHOT):
         raise NotAFrame("the payload is not from a class log of this version", value=bytes(payload[:2]))
     return payload[1] == SNAPSHOT

@@ -12,10 +12,10 @@ from pathlib import Path
 from configs.errors import WeirError
 
 PAGE = 4096
-BLOCK = 512  # Bytes per block in the block counts of `stat`
+BLOCK = 512  # Size in bytes of the blocks in which `stat` counts the memory of a file
 
 MAGIC = int.from_bytes(b"WEIRLOG1", "little")
-# Indices of two words in a segment's first page: the first frame number, and the commit word.
+# Indices of two words in a segment's first page: the first frame number, and the number and bytes of published frames.
 BASE, COMMIT = 1, 8
 SEALED = 1 << 63
 COUNT_SHIFT = 40

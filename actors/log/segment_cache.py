@@ -17,7 +17,7 @@ from pathlib import Path
 
 from actors.log.segment import LogSegment, SegmentGone, path_of
 
-# Number of polls between two checks of all kept segments, since a check takes some ten system calls.
+# Number of polls between two checks of all cached segments. Checks are rare because one takes some ten system calls.
 LOOK_TIMES = 32
 
 
@@ -40,7 +40,7 @@ class Kept:
             self._held.append(segment)
 
     def take(self, folder: Path, base: int) -> LogSegment | None:
-        """Return the segment of a number, locked; None if its file is not cached. Raise SegmentGone if the segment no longer exists."""
+        """Lock and return the segment that begins at frame `base`; None if it is not cached. Raise SegmentGone if it is deleted."""
         if not self:
             return None
         self.look()

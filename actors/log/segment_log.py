@@ -150,7 +150,7 @@ class SegmentWriter:
             self._create(0, self.segment_bytes)
         self._open(found[-1] if found else 0)
         if self._words[COMMIT] & SEALED:
-            # Only an empty last segment can be sealed: the writer was killed while it replaced the segment by a larger one.
+            # The last segment has the end mark SEALED only if the writer was killed while it replaced this empty segment.
             self._replace(self.segment_bytes)
 
     @property
@@ -327,7 +327,7 @@ class SegmentWriter:
             raise no_memory("the log", self.folder, error) from error
 
     def _roll(self, base: int, room: int) -> None:
-        """Continue in a new segment. The old segment is sealed only after the new segment exists."""
+        """Continue in a new segment. The old segment gets its end mark (SEALED) only after the new segment exists."""
         size = max(self.segment_bytes, PAGE + room)
         if not self._count and base == self._base:
             self._replace(size)
@@ -343,7 +343,7 @@ class SegmentWriter:
         self._open(base)
 
     def _replace(self, size: int) -> None:
-        """Replace the empty current segment by a segment of another size. The old segment is sealed before its file is renamed."""
+        """Replace the empty current segment by one of another size. The old segment gets its end mark before its file is renamed."""
         self._words[COMMIT] |= SEALED
         self._create(self._base, size)
         os.close(self._file)
@@ -352,8 +352,8 @@ class SegmentWriter:
     def _create(self, base: int, size: int) -> None:
         """Create a segment, in a spare file if there is one. Delete spare files that readers have mapped.
 
-        If a reader has just opened the spare file as the old segment, the lock or the changed first number shows its reuse.
-        The reader then searches for the segment again.
+        A reader that has just opened the spare file as the old segment notices the reuse by the lock or by the changed first number.
+        The reader then searches for the old segment again.
         """
         while size == self.segment_bytes and self._spares:
             spare = self._next_spare()
@@ -477,7 +477,7 @@ class Reader:
                 raise forgotten(self.folder, number, bases[place + 1])
             if segment.next == segment.base:
                 return None
-            # The segment was sealed after the folder was listed, so the next segment exists now.
+            # The segment got its end mark after the folder was listed, so the next segment exists now.
 
     def _bases(self) -> list[int]:
         bases = numbers(self.folder)
@@ -532,7 +532,7 @@ def emptied(path: Path, base: int) -> bool:
 
 
 def seal(path: Path) -> None:
-    """Mark a segment as followed by another segment, in case a killed writer has not marked it."""
+    """Set the end mark of a segment that another segment follows, in case a killed writer has not set it."""
     segment = LogSegment(path, PAGE, write=True)
     segment.words[COMMIT] |= SEALED
     os.close(segment.file)
@@ -550,7 +550,7 @@ def locked(path: Path) -> int:
 
 
 def even_part(whole: int, most: int) -> int:
-    """Return a segment size of at most about `most` bytes that divides a log of `whole` bytes nearly without remainder."""
+    """Return the size of segments, about `most` bytes or less, that fill a log of `whole` bytes nearly without remainder."""
     count = max(SEGMENTS_LEAST, -(-whole // most))
     return max(2 * PAGE, whole // count // PAGE * PAGE)
 

@@ -39,7 +39,7 @@ TRAIN, BATCH = 1, 2
 _TRAIN = Struct("=BB?xHxxQQdqd")
 # Fields of a column's record: kind, precision, scale, flag for a mask, bytes of text
 _COLUMN = Struct("=BBB?xxxxQ")
-# Fields of a batch's header: version, kind, rows, arrival, rows of all earlier batches, hash of the producer's name, number of its batch
+# Fields of a batch's header: version, kind, rows, arrival, rows of earlier batches, hash of the producer's name, number of its batch
 _BATCH = Struct("=BB6xQdQ16sq8x")
 _KINDS = tuple(TypeKind)
 PADDING = tuple(bytes(size) for size in range(ALIGNED))
@@ -74,7 +74,7 @@ class NotAFrame(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenType:
-    """Data type with its encoding in the format."""
+    """Data type, and how columns of this type are written."""
 
     type: DataType  # Reference that keeps the type alive, so that its id() stays unique
     code: int
@@ -100,7 +100,7 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
     arrays: list[Any] = [] if same else [contiguous(train.arrival)]
     for column in train.columns:
         known = _described.get(id(column.type)) or described(column.type)
-        # This is the short way for most columns, which have neither a mask nor text.
+        # Most columns have neither a mask nor text, and take only these three lines.
         if column.valid is None and not known.is_text:
             arrays.append(contiguous(column.data))
             records.append(known.record)

@@ -75,7 +75,7 @@ class Steered:
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """Description of the answers of a query, from the moment it was added until it is removed."""
+    """Description of the answers that a query gives between its addition and its removal."""
 
     columns: tuple[tuple[str, str], ...]
     """Names and types of the columns."""
@@ -191,7 +191,7 @@ class UnitLog:
         self._snapshots.close()
 
     def remove(self) -> None:
-        """Close and delete both logs. Data that readers have mapped stays valid."""
+        """Close and delete the commit log and the snapshot log. Data that readers have mapped stays valid."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

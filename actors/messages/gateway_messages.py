@@ -101,7 +101,7 @@ class Grew:
 
 @dataclass(frozen=True, slots=True)
 class AwaitGrowth:
-    """Request of a reader to be informed once (by Grew) when the length of a class's log differs from `next`."""
+    """Request of a reader to be informed once, by a message Grew, when the length of a class's log differs from `next`."""
 
     name: str
     next: int = NO_GROWTH
@@ -127,7 +127,7 @@ class News(ReaderMessage):
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp(ReaderMessage):
-    """Time, by the clock of arrivals, at which the stream's feed had published everything that its source had."""
+    """Time at which the stream's feed had published everything that its source had, by the clock of arrival times."""
 
     at: float
 
@@ -238,7 +238,7 @@ class ProducerHead:
 class Accepted:
     """Answer to a batch that is in the stream's log.
 
-    `number` is the number of the batch's first frame. If the batch had been published before (`again`), all its frames come earlier.
+    `number` is the number of the batch's first frame. If the batch had been published before (`again`), its frames are before `number`.
     """
 
     number: int

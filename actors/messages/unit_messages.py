@@ -47,7 +47,7 @@ def class_of(unit: str) -> str:
 
 
 def copies_reader(node: str) -> str:
-    """Return the reader's name under which a node copies streams of other nodes."""
+    """Return the name under which a node subscribes to streams of other nodes, to copy the streams."""
     return f"node-{node}"
 
 
@@ -145,7 +145,7 @@ class Figures:
     utility_now: float = field(default=1.0, metadata=MEAN)  # Mean utility of the answers of the last seconds
     # Fraction of answers that came after their deadlines, over the last seconds.
     missed_now: float = field(default=0.0, metadata=MEAN)
-    # Mean staleness of the answers of the last seconds.
+    # Mean staleness of the queries' outputs in the last seconds.
     staleness_now: float = field(default=0.0, metadata=MEAN)
     # Fraction of windows' answers that came after their deadlines, over the last seconds.
     tardy_now: float = field(default=0.0, metadata=MEAN)
@@ -306,7 +306,7 @@ class UnitReport:
     reclaim: bool
     asleep: bool
     figures: Figures
-    cycle: CycleEnded | None = None  # Load cycle for the `common` manager; None with other managers
+    cycle: CycleEnded | None = None  # The unit's load cycle, if the manager is `common`
     accounts: Mapping[str, Account] = field(default_factory=dict)
     """Account of each stream's tuples, taken at the same moment as the figures."""
     problem: str = ""

@@ -1,11 +1,11 @@
-"""Assignment of processor cores to lanes, and pinning of threads to them.
+"""Assignment of processors to lanes, and pinning of threads to these processors.
 
-The last `lanes` cores that this process may use are lanes; everything else runs on the other cores. While a dispatcher and a
-host exchange messages, one of the two always waits for the other. On one core the hand-over is a context switch; on two cores it
-wakes a halted core, which takes longer, especially in a virtual machine. So the dispatcher's loop and the hosts' class threads
-are pinned to the lane's core, and all other threads are kept off it.
+The last `lanes` processors that this process may use are lanes; everything else runs on the other processors. While a dispatcher
+and a host exchange messages, one of the two always waits for the other. On one processor, the hand-over is a context switch. On two
+processors it wakes a halted processor, which takes longer, especially in a virtual machine. So the dispatcher's loop and the hosts'
+class threads are pinned to the lane's processor, and all other threads are kept off this processor.
 
-A thread inherits the cores of the thread that starts it. Therefore call `keep_process_off` first, and start no threads from a
+A thread inherits the processors of the thread that starts it. Therefore call `keep_process_off` first, and start no threads from a
 thread that is pinned to a lane. If pinning does not work, nothing is pinned and `why_not` has the reason.
 """
 
@@ -22,7 +22,7 @@ _THREADS = Path("/proc/self/task")
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Processor cores of the lanes and of everything else; lane `n` runs on core `lanes[n]`. Both lists are empty without pinning."""
+    """Processors of the lanes and of everything else: lane `n` runs on processor `lanes[n]`. Without pinning, both are empty."""
 
     lanes: tuple[int, ...] = ()
     others: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class Cores:
 
 
 def cores_of_process() -> frozenset[int]:
-    """Return the processor cores that this thread may use. Call this function before any thread is pinned."""
+    """Return the processors that this thread may use. Call this function before any thread is pinned."""
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
@@ -44,7 +44,7 @@ def lane_cores(lanes: int, available: Collection[int]) -> Cores:
 
 
 def keep_process_off(cores: Cores) -> Cores:
-    """Keep all threads of this process off the lanes. Return `cores`, or Cores with the reason why nothing is pinned."""
+    """Keep all threads of this process off the lanes. Return `cores`, or an object with the reason why nothing is pinned."""
     if not cores.lanes:
         return cores
     try:
@@ -57,7 +57,7 @@ def keep_process_off(cores: Cores) -> Cores:
 
 
 def pin_this_thread(cores: Cores, lane: int) -> Cores:
-    """Pin the calling thread to a lane. Return `cores`, or Cores with the reason why nothing is pinned."""
+    """Pin the calling thread to a lane. Return `cores`, or an object with the reason why nothing is pinned."""
     if not cores.lanes:
         return cores
     try:

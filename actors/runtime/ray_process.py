@@ -40,7 +40,7 @@ from configs.errors import InvalidInput
 
 LOG = logging.getLogger(__name__)
 # Environment variables that switch off Ray's monitoring, and make Ray poll less often.
-# With the variables of RAY_SETTINGS, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core, not 1.9%.
+# With these variables and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a processor, not 1.9%.
 # Ray wakes each idle actor every 10 ms and has no setting for that; `actors.runtime.idle_throttle` reduces the cost.
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",
@@ -135,7 +135,7 @@ def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
         _temp_dir=folder,
     )
     end_watchers()
-    # Ray's own handler would kill its processes at once, before the actors have stopped in order.
+    # Ray's own signal handler would kill Ray's processes at once, before the actors have stopped in order.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, _: end_in_order(Path(folder), 128 + number))
 
@@ -177,7 +177,7 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 
 
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
-    # Suppress the message, printed at each start, that Ray checks tokens.
+    # Suppress the message, printed at each start, that Ray checks authentication tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray installs a SIGTERM handler that does not stop Weir in order, so Weir's own handler is restored after `ray.init`.
     restore = restored_signal(signal.SIGTERM)

@@ -112,7 +112,7 @@ class RunDirs:
         return file
 
     def remove_dead_nodes(self) -> list[Path]:
-        """Remove the folders of nodes of the system that have no live process; return these folders."""
+        """Remove the folder of each other node without a live process of this system; return the removed folders."""
         return remove_if_dead(folder for folder in listed(self.root) if folder != self.folder)
 
     def note_cluster(self, cluster: Cluster) -> None:
@@ -120,7 +120,7 @@ class RunDirs:
         (self.root / CLUSTER).write_text(json.dumps(asdict(cluster)), encoding="utf-8")
 
     def remove(self) -> None:
-        """Remove the node's folder, and the system's folder if it has no other node's folder."""
+        """Remove the node's folder. If the system's folder then has no folder of another node, remove it too."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not any(entry.is_dir() for entry in listed(self.root)):
             shutil.rmtree(self.root, ignore_errors=True)
@@ -141,18 +141,18 @@ def hold_folder(folder: Path) -> int:
 
 
 def remove_dead(base: Path) -> list[Path]:
-    """Remove the folders of this user's systems that have no live process; return these folders."""
+    """Remove the folder of each system of this user that has no live process; return the removed folders."""
     return remove_if_dead(root for root in listed(base) if root.name.startswith(prefix()))
 
 
 def remove_dead_temporary(base: Path) -> list[Path]:
-    """Remove the folders with Ray's files of systems that were killed; return these folders."""
+    """Remove the folders of Ray's files that belong to killed systems; return the removed folders."""
     named = (root for root in listed(base) if root.name.startswith(TEMPORARY))
     return remove_if_dead(root for root in named if root.lstat().st_uid == os.getuid())
 
 
 def remove_if_dead(folders: Iterable[Path]) -> list[Path]:
-    """Remove the folders with a lock file that no process holds; return these folders."""
+    """Remove each folder with a lock file that no process has locked; return the removed folders."""
     removed = []
     for folder in folders:
         if not folder.is_symlink():

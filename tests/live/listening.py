@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 SOCKET = re.compile(r"socket:\[(\d+)\]")
-# State codes in /proc/net: of a TCP socket that listens, and of a UDP socket that is bound.
+# State codes in /proc/net for a TCP socket that listens, and for a UDP socket that is bound.
 LISTENS = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
 
 
@@ -47,7 +47,7 @@ def bound() -> Iterator[tuple[str, str]]:
 
 
 def address_of(digits: str) -> str:
-    """Return the address that the kernel writes as words in the machine's byte order."""
+    """Return the IP address that the kernel prints as 32-bit words in the machine's byte order."""
     words = bytes.fromhex(digits)
     packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
     text = socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

@@ -41,7 +41,7 @@ Batch = tuple[str, pa.RecordBatch]
 
 
 def started(settings: LiveSettings, data: Path, pinned: bool = False) -> System:
-    """Start a system with real hosts that records the decisions of all cores in the folder."""
+    """Start a system with real hosts. The decisions of all cores are recorded in the folder `data`."""
     return start(settings, [], data_folder=data, pinned=pinned, loopback=False)
 
 
@@ -110,7 +110,7 @@ def kill_host(system: System, class_name: str) -> int:
 
 
 def classes() -> list[LiveClass]:
-    """Return three classes with W11's queries; gold and silver read the same streams."""
+    """Return three classes with W11's queries. Classes gold and silver read the same streams."""
     shared, own = w11.queries(), w11.queries("b_")
     over = {
         "warm": "SELECT ts, region, temp FROM readings WHERE temp > 25",
@@ -140,7 +140,7 @@ def declared(
 
 
 def batches(seconds: int, batch_rows: int, prefixes: Sequence[str] = ("", "b_")) -> list[Batch]:
-    """Return the input of workload W11 in the order of event time, for the streams of each prefix."""
+    """Return the input of workload W11 in the order of event time, once for each prefix of the streams' names."""
     data = generated(seconds)
     return [
         (f"{prefix}{stream}", rows.combine_chunks().to_batches()[0])
@@ -156,7 +156,7 @@ def tables(seconds: int, prefix: str) -> dict[str, pa.Table]:
 
 
 def generated(seconds: int) -> workload.Data:
-    """Generate W11's data with values in whole quarters, so that sums in any order are equal."""
+    """Generate W11's data, rounded to multiples of 0.25, so that sums in any order are equal."""
     data = workload.generated(seconds)
     return replace(data, readings=in_quarters(data.readings), alerts=in_quarters(data.alerts))
 

@@ -41,7 +41,7 @@ SECOND = """
 
 
 class Up:
-    """Running `weir up` with the statuses that it prints."""
+    """Process of `weir up`, with the statuses that it prints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -1,4 +1,4 @@
-"""Declarations of classes change over the service's API while the classes run on Ray and processes are killed.
+"""Declarations of classes change through the service's API while the classes run on Ray and processes are killed.
 
 The events are those of `tests/support/changes.py`. `tests/property/test_class_changes.py` runs many more sequences of them, without
 processes.

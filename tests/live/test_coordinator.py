@@ -98,7 +98,7 @@ def report_usages(system: System, **usage: float | None) -> None:
 
 
 def lend(system: System) -> dict[str, float]:
-    """Let bronze borrow from the other classes, then let all classes sleep; return the shares."""
+    """Let class bronze borrow from the other classes, then let all classes sleep; return the shares."""
 
     def lent() -> bool:
         report_usages(system, gold=0.2, silver=0.5, bronze=4.0)

@@ -118,7 +118,7 @@ def test_every_panel_and_rule_has_data_in_a_real_prometheus_under_overload(tmp_p
     seen = json.loads((tmp_path / "r.json").read_text("utf-8"))["prometheus"]
     asked = [(panel["dashboard"], panel["panel"]) for panel in seen["panels"]]
     assert asked == [(board.uid, panel.title) for board in BOARDS for panel in board.panels]
-    # The scenario lends, sheds and shows operators, so panels about lending, shedding and operators have data.
+    # The scenario has operators and causes lending and shedding, so panels about these have data.
     # The scenario has no mirror and no failed row. `tests/unit/services/dashboards/test_dashboard_queries.py` tests panels about both.
     # An alert may be pending or not, depending on the machine.
     empty = [

@@ -137,7 +137,7 @@ def test_running_dispatcher_is_not_started_twice(dispatcher: Any, path: Path) ->
     assert ray.get(ray.get_actor("dispatcher-test", namespace="weir").ping.remote(), timeout=HUNG_S) == pid
 
 
-# Tests of the store that outlives actors.
+# Tests of Ray's key-value store, which outlives actors.
 
 
 class Keeper:

@@ -35,7 +35,7 @@ SETTINGS = LiveSettings.model_validate(
 CLASSES = runs.classes()
 BATCHES = runs.batches(seconds=16, batch_rows=250)
 PARTS = 8
-# Queries of silver that have the same answers when the class is sharded by sensor.
+# Queries of class silver that have the same answers when the class is sharded by sensor.
 BY_SENSOR = ("S2", "A2", "J1")
 
 Disturb = Callable[[int], object]
@@ -302,7 +302,7 @@ def hosts_of(system: System) -> dict[str, int]:
 
 
 def shares_agree(system: System) -> bool:
-    """Return True if the shares in the dispatcher's store equal the coordinator's shares."""
+    """Return True if the shares that are saved for the dispatcher equal the coordinator's shares."""
     shares = {name: unit.share for name, unit in runs.units(system).items()}
     assert sum(shares.values()) == pytest.approx(1.0)
     return bool(kv_store.get(dispatcher_key(runs.node_of(system)))[0] == shares)

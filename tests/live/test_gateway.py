@@ -81,7 +81,7 @@ def nodes(base: Path) -> Iterator[tuple[Node, Node]]:
 
 
 def put(address: str, key: str, number: int, rows: pa.Table) -> dict[str, Any]:
-    """Publish a batch over the network, as one part with its commit."""
+    """Publish a whole batch over the network, as a single part with the request to commit the batch."""
     command = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
     descriptor = flight.FlightDescriptor.for_command(json.dumps({**command, "commit": True}).encode())
     shown = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {key}".encode())])

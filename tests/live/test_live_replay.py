@@ -25,7 +25,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 
-# With small trains, calls themselves take most of the time, so that the system is soon overloaded.
+# With small trains, the overhead of calls takes most of the time, so the system is soon overloaded.
 SETTINGS = LiveSettings.model_validate(
     {"load": {"cycle_ms": 50}, "train_max": 50, "retained_bytes": 256 << 20, "idle_after_s": None}
 )
@@ -51,7 +51,7 @@ def system(data: Path) -> Iterator[System]:
 
 @pytest.fixture
 def feeder(system: System) -> Iterator[Feeder]:
-    """Provide a feeder that offers gold and bronze the rates that a test sets."""
+    """Provide a feeder that offers input to classes gold and bronze, at the rates that a test sets."""
     runs.host(system, CLASSES)
     inputs = {
         class_.name: runs.tables(SECONDS, f"{class_.name}_") for class_ in CLASSES if not class_.lossless

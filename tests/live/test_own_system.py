@@ -39,7 +39,7 @@ DOCUMENTS = """
 
 
 class Running:
-    """Running `weir up` with a home, a folder and files for its output."""
+    """Process of `weir up`, with a home, a folder, and files for its output."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self.process = folder, process
@@ -66,7 +66,7 @@ class Running:
             time.sleep(POLL_S)
 
     def weir(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run another command of this home, without a terminal."""
+        """Run another command with the same home, without a terminal."""
         return subprocess.run(
             [*WEIR, *arguments],
             env=environ(self.home),

@@ -1,4 +1,4 @@
-"""A plan made from the statistics of a running system, compared with what then happens: targets kept, and tuples lost."""
+"""A capacity plan from the statistics of a running system predicts which targets are kept and which tuples are lost."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ DOCUMENTS = """
 NOT_YET = 503
 YAML = {"Content-Type": "application/yaml"}
 KINDS = ("priority-classes", "tenants", "streams", "queries", "keys")
-# Paths of the queries, which begin with the tenant.
+# Paths of the queries. Each path begins with the name of the tenant.
 ODD, LARGE, ALL = "acme/queries/odd", "acme/queries/large", "globex/queries/all"
 SCOPES = {"acme": ["tenant:acme"], "globex": ["tenant:globex"], "feeder": ["ingest:ticks", "ingest:notes"]}
 

@@ -63,7 +63,7 @@ CLASSES = [declared("gold", 6.0), declared("silver", 3.0)]
 
 
 class Running:
-    """Routes of the service over a live system."""
+    """HTTP routes of the service, with a live system behind them."""
 
     def __init__(self, system: System, watch: Watch, folder: Path) -> None:
         self.system, self.watch = system, watch

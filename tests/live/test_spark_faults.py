@@ -135,7 +135,7 @@ def system() -> Iterator[System]:
         yield running
 
 
-# Tests of kills of processes between Spark and the class.
+# Tests in which processes between Spark and the class are killed.
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Pipeline:
     killed: list[int] = field(default_factory=list)
 
     def disturb(self, kills: Sequence[tuple[str, Kill]]) -> None:
-        """Make each kill in the middle of a micro-batch of the stream that it affects, and check that the batch is completed."""
+        """Call each function in `kills` in the middle of a micro-batch, and check that the batch is completed."""
         for stream, kill in kills:
             checkpoint = self.folder / CHECKPOINTS / stream
             self.ids.add()
@@ -271,7 +271,7 @@ def test_no_row_is_lost_or_repeated_when_all_processes_are_killed_at_once(pipeli
     pipeline.disturb([("by_executor", kill_all)])
 
 
-# Tests of streams that do not fit, and keys that are not valid.
+# Tests of streams with wrong columns, and keys that are not valid.
 
 
 def test_error_of_a_stream_is_reported_and_other_streams_continue(system: System, tmp_path: Path) -> None:

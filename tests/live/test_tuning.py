@@ -58,7 +58,7 @@ DECLARED = LiveClass(
 
 
 def column(bursts: int) -> np.ndarray:
-    """Return the values of each stream over this number of bursts."""
+    """Return the values that every stream has in this number of bursts."""
     return np.tile(np.arange(ROWS) % 1000 / 1000, bursts)
 
 

@@ -247,7 +247,7 @@ def test_the_common_manager_sets_the_same_keep_for_all_classes() -> None:
     assert again.keeps == world.keeps
 
 
-# Tests of nodes and hosts that come and go.
+# Tests of nodes and hosts that are added or lost.
 
 
 def test_units_of_a_lost_node_are_placed_on_other_nodes() -> None:

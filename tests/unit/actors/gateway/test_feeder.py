@@ -1,4 +1,4 @@
-"""The replay feeder without a gateway: rows that are due by its rate plan, missed rows, and new time stamps
+"""The replay feeder without a gateway: rows that are due by the scheduled rates, missed rows, and new time stamps
 for each lap (pass) through the files.
 """
 

@@ -693,7 +693,7 @@ def test_subscription_at_an_old_position_does_not_move_the_start_of_a_redeclared
         streams.declare(READINGS, readers={})
         streams.declare(READINGS, readers={"c1": False})
         accepted(producer.publish("readings", batch(5)))
-        # The host does not know yet that its class was removed as a reader and declared again, so it continues at its position.
+        # The host does not know yet that its class was removed as a reader and declared again, so the host reads on from its old position.
         assert answer_to(dirs, Subscribe("c1", "readings", 1, False)) == Subscribed("c1", "readings", 0, 2)
         assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 

@@ -408,7 +408,7 @@ def test_a_change_of_the_window_schedule_is_repeated_after_a_restart(
     [
         # The feed may be down or have a backlog, so event time does not advance.
         (True, None, 0),
-        # The feed had caught up for less than `idle_after_s`, so event time does not advance.
+        # The feed caught up 8 s after the last row. That is less than `idle_after_s` (10 s), so event time does not advance.
         (True, 8.0, 0),
         (True, 37.0, 27),
         (False, None, 990),  # Without a feed, the clock alone advances event time.

@@ -477,7 +477,7 @@ def test_a_class_with_a_small_max_drop_holds_its_producers_back_and_sheds_no_mor
         while (seen[-1].figures.offered, seen[-1].figures.queued) != (sent, 0):
             seen.append(hosted.wait(lambda _: True))
         figures = seen[-1].figures
-        # Batches are let in whole, so the last batch may exceed the room.
+        # The door never splits a batch, so the last batch may exceed the room in the queue.
         assert max(one.figures.queued for one in seen) <= LEAST_ROOM + 500
         assert max(one.figures.held_back for one in seen) == 1
         assert (figures.rejected, figures.failed) == (0, 0)
@@ -599,7 +599,7 @@ def test_decisions_are_recorded_and_explained(node: Node) -> None:
     node.publish(readings(0, 10))
     hosted.asleep()
     host.scale_headroom("gold", 0.5, 0.5, 0.8)
-    host.scale_headroom("gold", 0.5, 0.5, 0.8)  # A repeated event appears in the record only once.
+    host.scale_headroom("gold", 0.5, 0.5, 0.8)  # The repeated call is recorded only once.
     (last,) = host.explanations("gold", 1).decisions
     assert (last.name, last.words()[:5]) == ("gold", "load ")
     assert host.plan("gold")[0].tuples == 10

@@ -109,7 +109,7 @@ def test_policies_are_not_compared_during_a_plan_exchange(system: InProcess, clo
 
 
 def sample_under(plan: PlanSettings) -> UnitNow:
-    """Return the sample of a class that runs by a plan."""
+    """Return the measurements of a class that uses this plan."""
     running = RunningPlan((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {}, {})
     return replace(unit_now(), running=running)
 
