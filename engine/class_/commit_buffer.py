@@ -63,7 +63,7 @@ class CommitBuffer:
     def check(self, commit: Commit) -> None:
         """Remove from `repeated` all answers that the commit contains.
 
-        If the commit ends with an interruption, it lacks some answers of its steps; these answers stay in `repeated`.
+        After an interruption, the commit lacks some answers of its steps; these answers stay in `repeated`.
         """
         interrupted = commit.steps[-1:] == (Interrupted(),)
         self.repeated = [

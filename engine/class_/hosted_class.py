@@ -160,7 +160,7 @@ class HostedClass(RunListener):
             self.queries.refused = {}
             catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
-            # A waiting exchange of plans restarts only if queries change, because a recovery also restarts it only if queries change.
+            # A waiting exchange of plans restarts only if queries change; a recovery follows the same rule.
             with self.exchanges.restarted() if gone or planned else nullcontext():
                 self.queries.remove_all(gone)
                 self.queries.change_streams(declared, schemas)
@@ -187,9 +187,9 @@ class HostedClass(RunListener):
     def set_plan(self, plan: PlanSettings) -> None:
         """Set the plan settings of the class from the next settle point on.
 
-        Queries added later use them at once. Running queries get a second plan. The second plan replaces the first plan at a
-        settle point once its operators hold all the state that the old operators hold. `exchanges.kept` lists the queries for
-        which that is impossible, with the reasons.
+        Queries that are added later use these settings at once. A running query gets a second plan, which replaces the running
+        plan once the second plan has all the state that answers need. `exchanges.kept` has the reasons why queries keep their
+        plans.
         """
 
         def change() -> None:

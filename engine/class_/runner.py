@@ -159,7 +159,7 @@ class ClassRunner:
             self._pass_time(node, node.operator.advance(time), now, late)
 
     def overdue(self, before: float) -> dict[str, int]:
-        """Return, by query, the event time in µs up to which lookups are overdue: the tuples arrived by `before` and still wait."""
+        """Return, by query, the event time in µs up to which `release` must answer lookups: tuples that arrived by `before` still wait."""
         times_us: dict[str, int] = {}
         for node in self.network.lookups:
             upto_us = state_of(node).overdue(before)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# Weight of the latest cycle in the averages, as for costs, selectivities and rates (Sharaf §3.3.3).
+# Weight of the latest cycle in the averages, as for costs, selectivities and rates (thesis of Sharaf, §3.3.3).
 ALPHA = 0.175
 # Lowest and highest ratio of used to estimated time.
 # Without these limits, a cycle with almost no estimated work could give any ratio.

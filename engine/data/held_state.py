@@ -98,9 +98,9 @@ class Holding:
         return max(0, self._account.state_limit - self._account.state)
 
     def codes(self, index: KeyIndex, keys: Sequence[Values], each: int = 0) -> Codes:
-        """Return the codes of the tuples' keys.
+        """Return the code number of each tuple's key.
 
-        A new key takes the bytes of the key and `each` more bytes; if they do not fit, the tuple gets NO_CODE.
+        A new key takes the bytes of the key and `each` more bytes; if there is no room for these bytes, the tuple gets NO_CODE.
         """
         if self._pressed:
             self._pressed = False

@@ -136,7 +136,7 @@ class FrequentSketches:
         self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: FrequentSketches) -> None:
-        """Add the counts of `other` to the counters in `_merged`, which never remove a value, unlike sketches.
+        """Add the counts of `other` to the counters in `_merged`. Unlike sketches, these counters never remove a value.
 
         The counters hold at most the values of all panes that are merged.
         """
@@ -241,7 +241,7 @@ def distinct_count(sketch: Any) -> int:
         return 0
     union = datasketches.hll_union(LG_REGISTERS)
     union.update(sketch)
-    # Merging an HLL, even with itself, makes its estimate independent of the order in which values were added.
+    # Merging a HyperLogLog sketch, even with itself, makes its estimate independent of the order in which values were added.
     union.update(union.get_result(datasketches.HLL_8))
     estimate: float = union.get_estimate()
     return round(estimate)
@@ -267,7 +267,7 @@ def rank_of(text: str, type_: DataType | None) -> Any:
 
 
 def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[Array, Array]:
-    """Return two arrays: for each group, the value of rank ⌊`part`·(n − 1)⌋ of its n values, and True if the group has values.
+    """Return two arrays: for each group, the quantile of its values at the fraction `part`, and True if the group has values.
 
     The error of each value is at most 1%.
     """
@@ -285,7 +285,7 @@ def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[A
 
 
 def sums(places: Whole, counts: Whole) -> tuple[Whole, Whole]:
-    """Return the distinct sketch positions (group and bin) in order, each with the sum of its counts."""
+    """Return each place once, in order, with the sum of its counts; a place combines a group and a bin."""
     order = np.argsort(places, kind="stable")
     places, counts = places[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
@@ -312,13 +312,13 @@ def values_of(bins: Whole) -> Array:
 
 
 def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, Codes]]:
-    """Yield each group code with the group's distinct values, as positions in a list of `values` distinct values of all groups."""
+    """Yield each group's code number with the distinct positions in `inverse`; all positions are less than `values`."""
     both = np.unique(codes * values + inverse)
     return by_code(both // values, both % values)
 
 
 def by_code(codes: Codes, values: Codes) -> Iterator[tuple[int, Codes]]:
-    """Yield each distinct code of the sorted array `codes`, with the part of `values` that has this code."""
+    """Yield each group number in the sorted array `codes` once, with the elements of `values` that belong to the group."""
     starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
     return zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True)
 

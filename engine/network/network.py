@@ -393,7 +393,7 @@ def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOpera
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
     """Return True if the window can be combined from panes of the length `pane`.
 
-    A window with SLIDE AT MOST may slide by any number of panes, as long as they are no longer than SLIDE.
+    A window with SLIDE AT MOST may slide by any number of panes, as long as a pane is no longer than SLIDE.
     """
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 

@@ -130,8 +130,8 @@ class QueuedOperator:
     def dequeue(self, most: int, upto: float = math.inf) -> Train:
         """Remove and return the next train; a train with more than `most` tuples is cut, and its rest stays in the queue.
 
-        At a source, the trains behind it are merged into the returned train, as long as they arrived by `upto` and the
-        merged train has at most `most` tuples.
+        At a source, the next trains in the queue are merged into the returned train, as long as these trains arrived by `upto`
+        and the merged train has at most `most` tuples.
         """
         train = self.queue.popleft()
         if len(train) > most:

@@ -108,7 +108,7 @@ class WindowOperator:
         return self._store.pane
 
     def is_due(self, end: int) -> bool:
-        """Return True if a window with its end at pane number `end` is still to be closed."""
+        """Return True if the window that ends at the pane with number `end` is still to be closed."""
         behind = end * self._store.pane - self._next_end
         return self._next_end != NEVER_CLOSED and behind >= 0 and behind % self._slide == 0
 

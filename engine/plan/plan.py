@@ -167,7 +167,7 @@ class Filter:
 class Numbered:
     """Plan that adds a column with the number of each tuple, in the order of arrival.
 
-    Plans that read this plan use that column as event time, up to a window of rows. A filter before that window removes
+    All plans between this plan and a window of rows use the new column as event time. A filter before the window removes
     tuples from the window, but does not change which numbers the window spans.
     """
 

@@ -72,7 +72,7 @@ class Grouped(Expressions):
         roots: Sequence[exp.Expr],
         where: str,
     ) -> None:
-        """Prepare to read all expressions over the results of the window, in `roots`.
+        """Prepare to read expressions over the results of the window; `roots` has all of these expressions.
 
         `bound` is the type of window_start and window_end; None for windows of rows, which have no bounds.
         """

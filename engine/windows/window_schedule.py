@@ -77,7 +77,7 @@ class WindowSchedule:
         self._store, self._settings = store, settings
         self._readers: dict[str, WindowReader] = {}
         self._flexible: dict[str, WindowProgress] = {}
-        # Period of each value of SLIDE AT MOST, in panes; None after windows were added or removed.
+        # Actual slide of the windows with each value of SLIDE AT MOST, in panes; None after windows were added or removed.
         self._periods: Mapping[int, int] | None = None
         self._reached: int | None = None
         self._scans = Scans(store)
@@ -98,7 +98,7 @@ class WindowSchedule:
         self._change()
 
     def _change(self) -> None:
-        """Discard the periods, so that periods and window ends are determined again even if event time has not advanced."""
+        """Discard the chosen periods, so that periods and window ends are chosen again even if event time has not advanced."""
         self._periods = self._reached = None
 
     def period(self, name: str) -> int:
@@ -106,7 +106,7 @@ class WindowSchedule:
         return self._period(self._readers[name])
 
     def next_end(self, name: str) -> int | None:
-        """Return the first end that is not answered yet; None before the first event time."""
+        """Return the first end of the window that is not answered yet; None before the first event time."""
         reader = self._flexible[name]
         if reader.ends:
             return reader.ends[0]
@@ -117,7 +117,7 @@ class WindowSchedule:
         return end in self._flexible[name].ends
 
     def settled_upto(self, name: str) -> int | None:
-        """Return the pane up to which all ends are answered; None before the first event time."""
+        """Return the pane up to which all ends of the window are answered; None before the first event time."""
         reader = self._flexible[name]
         return reader.ends[0] - 1 if reader.ends else reader.last
 
@@ -283,7 +283,7 @@ class Scans:
 
 
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
-    """Return the period of each value of SLIDE AT MOST; periods and slides are counted in panes."""
+    """Return, for each value of SLIDE AT MOST, the actual slide of its windows; both are numbers of panes."""
     windows: dict[tuple[int, bool], list[int]] = {}
     for reader in readers:
         windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)

@@ -16,7 +16,7 @@ COMPUTED = {
 
 
 def computed(call: Call) -> Literal | None:
-    """Return the value of a call with constant arguments; None if the call would fail, so that the engine counts its failures."""
+    """Return the value of a call with constant arguments; None if the call would fail, because only the engine counts failures."""
     values = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     if call.function not in COMPUTED:
         return None
