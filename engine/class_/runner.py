@@ -325,7 +325,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass the output of an operator to the operators behind it; return how many of these operators got a watermark without tuples."""
+        """Pass the output of an operator to the operators that read it; return how many of these readers got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:

@@ -1,6 +1,6 @@
 """Calibration of estimated work by the processor time really used.
 
-The estimated costs of operators leave out work around them: delivering and recording answers, and closing windows when
+The estimated costs of operators do not include all work: delivering and recording answers, and closing windows when
 only event time advances. So estimated and used time are both averaged over load cycles, recent cycles counting most, and
 estimates are multiplied by the ratio of the two.
 

@@ -178,9 +178,9 @@ def tuple_bytes(train: Train) -> int:
 
 
 def beginning(train: Train, tuples: int) -> Train:
-    """Return the first tuples of a train with its watermark, and with a kept fraction that accounts for the tuples left out."""
+    """Return the first tuples of a train with its watermark, and with a kept fraction that counts the other tuples as dropped."""
     kept = train.kept * tuples / len(train) if tuples else train.kept
-    # The tuples are copied, because a slice would keep the whole train in memory.
+    # The tuples are copied, because a numpy view would keep the whole train in memory.
     part = train.take(np.arange(tuples))
     part.kept = kept
     return part

@@ -1,6 +1,6 @@
 """Dense codes for group and join keys: 0, 1, 2 … in place of the keys' values, so that state can be arrays.
 
-A single integer key within a small range is its own code minus a base, which costs one subtraction (range mode). All
+The code of a single integer key within a small range is the key minus a base, which costs one subtraction (range mode). All
 other keys (text, several columns, NULL, wide ranges) are looked up once per distinct key and train. A code never changes
 its meaning, except in `keep`, which forgets keys and assigns new codes. In range mode, some codes have no key yet.
 """
@@ -20,7 +20,7 @@ from engine.data.train import Values
 
 Codes = npt.NDArray[np.intp]
 
-# Keys within a range of at most this size are used as their own codes: arrays of this length are cheap to sum.
+# Largest range of integer keys that get the key minus a base as code; arrays of this length are cheap to sum.
 RANGE_MAX = 1 << 16
 UNSIGNED = {4: np.uint32, 8: np.uint64}
 # Code number of a new key for which there is no room.

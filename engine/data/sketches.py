@@ -42,7 +42,7 @@ REGISTERS_BYTES = datasketches.hll_sketch.get_max_updatable_serialization_bytes(
 # A copy of a sketch has its entries at other positions, so it would give other answers than the original.
 LG_COUNTERS = 10
 COUNTERS = 3 << (LG_COUNTERS - 2)
-# Bytes that Python and the library use for a `distinct` sketch, and for each entry while the sketch has few entries.
+# Bytes that Python and DataSketches use for a `distinct` sketch, and for each entry while the sketch has few entries.
 SKETCH_BYTES, ENTRY_BYTES = 240, 24
 COUNTER_BYTES, HEADER_BYTES = 128, 32
 # Maximum length of a number as text.
@@ -167,7 +167,7 @@ class QuantileSketches:
     """Sketches that count values by logarithmic bin, with all groups in one array."""
 
     def __init__(self) -> None:
-        # Sorted numbers, each of which combines a group code and a bin.
+        # Sorted numbers, each of which combines a group and a bin.
         self._places: Whole = np.empty(0, np.int64)
         self._counts: Whole = np.empty(0, np.int64)
         self._parts: list[
@@ -191,7 +191,7 @@ class QuantileSketches:
         self._take(*other.summed())
 
     def summed(self) -> tuple[Whole, Whole]:
-        """Return sorted numbers that combine group code and bin, and the number of values in each."""
+        """Return sorted numbers, each of which combines a group and a bin, and the number of values for each."""
         if self._parts:
             places = np.concatenate([self._places, *(part for part, _ in self._parts)])
             counts = np.concatenate([self._counts, *(part for _, part in self._parts)])
@@ -324,7 +324,7 @@ def by_code(codes: Codes, values: Codes) -> Iterator[tuple[int, Codes]]:
 
 
 def hashable(values: list[Any]) -> list[Any]:
-    """Return the values in a form that the library can hash, because the library ignores empty texts and refuses booleans."""
+    """Return the values in a form that DataSketches can hash, because DataSketches ignores empty texts and refuses booleans."""
     return [0 if value == "" else int(value) if isinstance(value, bool) else value for value in values]
 
 

@@ -146,7 +146,7 @@ def taken(arrival: Arrivals, places: Places) -> Arrivals:
 
 
 def progress(watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
-    """Return a train without tuples that carries the progress of event time, and perhaps late rows."""
+    """Return an empty train, which carries the progress of event time and perhaps late rows."""
     return Train((), np.empty(0), 1.0, watermark, causes, late=late)
 
 

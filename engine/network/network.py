@@ -230,7 +230,7 @@ class ClassNetwork:
     # --- building and connecting operators -----------------------------------------------------------
 
     def _build(self, plan: Plan, user: str) -> tuple[QueuedOperator, ...]:
-        """Return the operators that emit the plan's output, and build missing operators; a join of streams has two."""
+        """Return the operators that emit the plan's output, and build missing operators; a join of streams has two such operators."""
         if isinstance(plan, Apart):
             return self._build(plan.input, user)
         nodes = self._found.get(plan)

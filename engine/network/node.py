@@ -161,7 +161,7 @@ class QueuedOperator:
         while left and self.queue:
             train = self.dequeue(left)
             left -= len(train)
-            # The dropped rows are copied, because a slice would keep the whole batch in memory.
+            # The dropped rows are copied, because a numpy view would keep the whole batch in memory.
             parts.append(dropped_rows(train).take(np.arange(len(train))))
         self.missing = thinned(all_late(parts), MISSING_MAX) if parts else None
         return most - left

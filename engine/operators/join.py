@@ -82,7 +82,7 @@ class JoinState:
         self.tell()
 
     def compact(self) -> None:
-        """Forget the keys without stored tuples; the remaining keys get new codes."""
+        """Forget the keys without stored tuples; the remaining keys get new code numbers."""
         if not self.sides[0].keys or len(self.index) == self._settled:
             return
         alive = np.zeros(len(self.index), bool)

@@ -125,7 +125,7 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # Number of tuples compared without the index since it was built
+        self._scanned = 0  # Number of tuples compared in searches without an index, since the last index was built
         self.refused = 0  # Number of pairs left out because a train would have had more than PAIRS_MAX pairs
         self._latest = -np.inf  # Latest arrival time of all tuples
         self._floor = NO_PROGRESS

@@ -154,7 +154,7 @@ class LastRows:
             return np.full(len(codes), NOWHERE, np.intp)
         self._sort()
         moments = np.unique(self._times)
-        # A key's code and the rank of an event time are combined into one number, so that one search compares both.
+        # The code number of a key and the rank of an event time are combined into one number, so that one search compares both.
         most = len(moments) + 1
         rows = self._codes * most + np.searchsorted(moments, self._times, "right")
         wanted = codes * most + np.searchsorted(moments, times, "right")

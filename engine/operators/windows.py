@@ -81,7 +81,7 @@ class WindowOperator:
         )
         if self.at_most and fresh is not None:
             schedule.start_after(self._reader, (fresh + self._range) // store.pane - 1)
-        # The store must hold the panes of the first window; otherwise they could be dropped once no shorter window needs them.
+        # The pane store must hold the panes of the first window; otherwise they could be dropped once no shorter window needs them.
         store.needs_from(self._reader, NO_PROGRESS if fresh is None else fresh)
 
     def process(self, train: Train) -> Train | None:
@@ -113,7 +113,7 @@ class WindowOperator:
         return self._next_end != NEVER_CLOSED and behind >= 0 and behind % self._slide == 0
 
     def close(self) -> None:
-        """Stop reading the store after the query was removed, so that the store can drop the panes of this query."""
+        """Stop reading the pane store after the query was removed, so that the store can drop the panes of this query."""
         self._store.forget(self._reader)
         self._schedule.leave(self._reader)
 

@@ -107,7 +107,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
-    """Window of the last `rows` tuples, which ends after every `slide` tuples; the node `Numbered` counts the tuples."""
+    """Window of the last `rows` tuples, which ends after every `slide` tuples; the plan `Numbered` counts the tuples."""
 
     rows: int
     slide: int
@@ -204,7 +204,7 @@ class WindowAggregate:
 
 @dataclass(frozen=True)
 class IntervalJoin:
-    """Join of pairs with equal keys, right.time − left.time in [low, high], and a true residual condition.
+    """Join of pairs with equal keys, for which right.time − left.time is from low to high and the residual condition is true.
 
     The output has the columns of the left input, then the columns of the right input.
     """

@@ -271,7 +271,7 @@ def scaled_examples(scaling: str) -> str:
 
 
 def number_hint(name: str, argument: str, type_: DataType) -> str:
-    """Return a hint for an aggregate of numbers over a column that has other values."""
+    """Return a hint for an aggregate of numbers over a column that does not hold numbers."""
     if type_ == BOOLEAN:
         return f"count the rows where it is true: `COUNT_IF({argument})`"
     if type_ == TIMESTAMP:

@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# For each aggregate: the number that is subtracted from n in the divisor, and True for a standard deviation (a square root).
+# For each aggregate: the number of values minus the divisor, and True for a standard deviation (a square root).
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),

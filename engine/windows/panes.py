@@ -1,8 +1,8 @@
 """Panes: short stretches of event time from which all windows over one input and the same group keys are combined.
 
-Event time is divided into panes of equal length. A pane holds one array per measure, indexed by group code. A train is added
-to its panes once, however many windows there are. A window that closes combines the panes it covers. The aggregates of
-all readers (the windows) are computed from these measures:
+Event time is divided into panes of equal length. A pane holds one array per measure (such as a sum), with one
+element per group. A train is added to its panes once, however many windows there are. A window that closes combines the
+panes it covers. The aggregates of all readers (the windows) are computed from these measures:
 
     rows, count(x), sum(x), min(x), max(x), moments(x) (count, mean and squared deviations)
     values(x): all values, for medians, distinct counts, first and last
@@ -38,7 +38,7 @@ HALF, LOWER = 32, (1 << 32) - 1
 PANE_BYTES = 1000
 # Bytes that Python uses for one count of missing rows; there is one per pane and window end.
 MISSED_BYTES = 200
-# Bytes that a pane uses for each stored value besides the value itself: for its group code and its time.
+# Bytes that a pane uses for each stored value besides the value itself: for the number of its group and for its time.
 LISTED_BYTES = 16
 # Number of tuples before shedding that a tuple stands for: one number for all tuples, or an array with a number for each.
 Each = float | Array
@@ -119,7 +119,7 @@ class PaneStore:
         self._compact_at = FEW_KEYS
         # Number of keys after the last search for unused keys; 0 if panes were removed since then.
         self._settled = 0
-        self.recodings = 0  # Number of times that group codes have changed
+        self.recodings = 0  # Number of times that the code numbers of groups have changed
 
     def add(self, train: Train) -> None:
         """Add a train's tuples to their panes."""
@@ -207,7 +207,7 @@ class PaneStore:
         self._floors.pop(reader, None)
 
     def compact(self) -> None:
-        """Forget the keys without tuples in any pane; all other keys get new codes."""
+        """Forget the keys without tuples in any pane; all other keys get new code numbers."""
         size = len(self.index)
         if not self._keys or size == self._settled:
             return
@@ -228,7 +228,7 @@ class PaneStore:
         self._tell()
 
     def _tell(self) -> None:
-        """Report the held bytes and groups to the memory account; the single group of a store without keys is not counted."""
+        """Report the held bytes and groups to the memory account; the single group of a pane store without keys is not counted."""
         if self._keys:
             self.holding.set_keys(len(self.index), self.index.bytes)
         self.holding.set_state(self._bytes + self._beside + MISSED_BYTES * len(self._missed))
@@ -317,7 +317,7 @@ class Sizes:
     measures: int = 0
 
     def listed(self, columns: Sequence[Values]) -> int:
-        """Return the bytes that the tuples take in measures that keep every value, each with its group code and time."""
+        """Return the bytes that the tuples take in measures that keep every value, each with the number of its group and its time."""
         return sum([columns[place].data.nbytes + LISTED_BYTES * len(columns[place]) for place in self.places])
 
     def sketched(self, columns: Sequence[Values]) -> int:

@@ -71,7 +71,7 @@ class WindowProgress:
 
 
 class WindowSchedule:
-    """Schedule that decides when the windows over one store are answered."""
+    """Schedule that decides when the windows over one pane store are answered."""
 
     def __init__(self, store: PaneStore, settings: WindowSettings) -> None:
         self._store, self._settings = store, settings
@@ -254,7 +254,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # New group codes make all cached panes invalid
+        if self._recodings != self._store.recodings:  # New code numbers of groups make all cached panes invalid
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:
