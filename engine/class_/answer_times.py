@@ -23,7 +23,7 @@ class AnswerTimes:
         """Statistics since `notice`, with slowdowns; None before the first `notice`."""
         self._alone: Mapping[
             str, Alone
-        ] = {}  # Ideal cost of an answer, by query, as the last call of `notice` set it
+        ] = {}  # Ideal cost of an answer, by query, at the last call of `notice`
         # Number of answers since the last settle point, by response time, from trains in which all answers have one arrival time.
         self._same: dict[float, int] = {}
 
@@ -56,7 +56,7 @@ class AnswerTimes:
         return total_s
 
     def settle(self) -> None:
-        """Add the answers that were counted by response time to the statistics; call this at each settle point."""
+        """Add to the statistics all answers that were counted by response time; call this at each settle point."""
         for response_s, results in self._same.items():
             self.total.add_same(response_s, results)
             self.recent.add_same(response_s, results)

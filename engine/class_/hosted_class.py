@@ -283,7 +283,7 @@ class HostedClass(RunListener):
     # --- measurements for the load manager -------------------------------------------------------------
 
     def end_cycle(self, now: float, used_s: float, ran_dry: bool = False) -> CycleEnded:
-        """Return the measurements of the ended load cycle, in which slices used `used_s` seconds, and begin a new cycle."""
+        """Return the measurements of the load cycle that ends now, in which slices used `used_s` seconds, and begin a new cycle."""
         cycle = self.cycle.end(
             now,
             used_s,
@@ -296,7 +296,7 @@ class HostedClass(RunListener):
         return replace(cycle, ran_dry=ran_dry)
 
     def notice(self) -> None:
-        """Begin new statistics of answers and new samples of input; slowdowns are relative to the ideal costs of this moment."""
+        """Begin new statistics of answers and new samples of input; slowdowns are computed with the ideal costs that are known now."""
         self.input.samples = Samples()
         self.times.notice(self.runner.scheduled.alone())
 

@@ -290,7 +290,7 @@ class ClassRunner:
         self.settle(now())
 
     def is_settled(self) -> bool:
-        """Return True if no operator but sources has queued input."""
+        """Return True if all queued input is at sources."""
         return not self._inside
 
     def settle(self, now: float) -> bool:

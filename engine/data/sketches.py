@@ -302,7 +302,7 @@ def bins_of(data: Array) -> Whole:
 
 
 def values_of(bins: Whole) -> Array:
-    """Return a value for each bin that differs from every value in the bin by at most `QUANTILE_ERROR` of that value."""
+    """Return one value for each bin; every value in the bin differs from that value by at most the fraction `QUANTILE_ERROR`."""
     sizes = np.abs(bins)
     with np.errstate(over="ignore"):
         values = np.exp((sizes - BIN_OF_ONE) * LOG_GAMMA) * (1 - QUANTILE_ERROR)

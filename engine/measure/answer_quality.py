@@ -89,7 +89,7 @@ class AnswerQuality:
             self._utility.include(before)
 
     def slowed(self, ideal_s: float, apart_s: float = 0.0) -> None:
-        """Add the slowdowns of all answers since the last call to the sum.
+        """Add to `slowdown` the slowdowns of all answers since the last call.
 
         `ideal_s` is the cost of an answer that waits for nothing. `apart_s` is the part of this cost that is spent before the
         arrival of the tuple that causes the answer; for example, the cost of storing the other tuple of a pair.

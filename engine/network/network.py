@@ -345,7 +345,7 @@ class ClassNetwork:
         return store, schedule, node
 
     def _window_join(self, plan: WindowJoin, user: str) -> Sequence[QueuedOperator]:
-        """Build a join of two windowed streams: two tuples are a pair if both are in their side's window at some window end."""
+        """Build a join of two windowed streams: two tuples are a pair if, at some window end, each is in the window of its side."""
         left, right = time_of(plan.left), time_of(plan.right)
         slide = math.lcm(plan.left_window.slide_us, plan.right_window.slide_us) // left.unit_us
         ranges = plan.left_window.range_us // left.unit_us, plan.right_window.range_us // left.unit_us

@@ -50,7 +50,7 @@ class JoinState:
         self.holdings = Holding(), Holding()
         self.holdings[0].compact = self.compact
         self._compact_at = FEW_KEYS
-        # Number of keys after the last `compact`; 0 if stored tuples have been dropped since then.
+        # Number of keys after unused keys were last removed; 0 if stored tuples have been dropped since then.
         self._settled = 0
         # The watermark of pairs is below the watermarks of both inputs, so that no pair has an event time before the watermark.
         self.progress = Meeting((max(0, -low), max(0, high)))
@@ -63,7 +63,7 @@ class JoinState:
                 holding.set_state(side.stored.bytes)
 
     def bytes_of_keys(self, more: int) -> int:
-        """Return the bytes of keys per stored tuple if `more` tuples are added."""
+        """Return the mean number of bytes of keys per stored tuple after `more` tuples are added."""
         return self.index.bytes // (more + 1 + sum([len(side.stored) for side in self.sides]))
 
     def expire(self, side: int, before: int) -> None:

@@ -35,7 +35,7 @@ HIDDEN_BYTES = 24
 # If memory is scarce, stored tuples move to new arrays only if that frees at least 1/GAIN of the room.
 GAIN = 8
 NO_END = 2**62
-# Maximum number of pairs of equal keys per train: more would use too much memory and delay all other queries.
+# Maximum number of pairs of tuples with equal keys per train: more would use too much memory and delay all other queries.
 PAIRS_MAX = 4_000_000
 TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:,})"
 NOWHERE: Places = np.empty(0, np.intp)
@@ -125,7 +125,7 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # Number of tuples compared in searches without an index, since the last index was built
+        self._scanned = 0  # Number of tuples compared in searches since the last index was built
         self.refused = 0  # Number of pairs left out because a train would have had more than PAIRS_MAX pairs
         self._latest = -np.inf  # Latest arrival time of all tuples
         self._floor = NO_PROGRESS
@@ -204,7 +204,7 @@ class StoredTuples:
     def matches(self, codes: Codes, times: Times, low: int, high: int, size: int) -> tuple[Places, Places]:
         """Return, for each pair of a probing tuple and a stored tuple with equal keys, the positions of both.
 
-        The event time of the stored tuple minus that of the probing tuple must be in [low, high].
+        The event time of the stored tuple minus that of the probing tuple must be from `low` to `high`.
         """
         near = times <= self._last - low
         if near.all():
@@ -319,7 +319,7 @@ class CodeOrder:
             self.refused += int(count[fitting:].sum())
             probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
         probe = probes.repeat(count)
-        # Positions in `_order`: for each probing tuple, those of all indexed tuples with an equal key.
+        # Positions in `_order` of the indexed tuples that match each probing tuple.
         within = (first - count.cumsum() + count).repeat(count)
         within += np.arange(len(within))
         return probe, self._order.take(within)

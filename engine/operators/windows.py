@@ -49,8 +49,8 @@ class PaneOperator(Progressive):
 class WindowOperator:
     """Closes the windows of one query.
 
-    If queries with SLIDE AT MOST read the same panes, one scan combines windows of several queries. If the store already
-    holds tuples, the first window starts after them, because the existing panes may lack the measures of its aggregates.
+    If queries with SLIDE AT MOST read the same panes, one scan combines windows of several queries. If the pane store
+    already holds tuples, the first window starts after them, because the existing panes may lack the measures of its aggregates.
     """
 
     at_most = False

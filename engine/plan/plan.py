@@ -1,7 +1,7 @@
 """Logical plan of a query: a typed and normalised description of its result, independent of the operators that compute it.
 
-Nodes are frozen and compare by value. Queries, or parts of queries, with the same result have equal plans, and the
-operator network builds them once. A node refers to columns of its input by position; names, which are for users, occur
+Its parts are immutable and compare by value. Queries, or parts of queries, with the same result have equal plans, and the
+operator network builds them once. A part refers to columns of its input by position; names, which are for users, occur
 only in `Project` and in a plan's `schema`. Every expression has a type, and all implicit casts are explicit.
 """
 
@@ -221,7 +221,7 @@ class IntervalJoin:
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """Join of pairs with equal keys that are in the windows of both inputs at the same time (as in CQL)."""
+    """Join of pairs with equal keys that are in the windows of both inputs at the same time (as in the language CQL)."""
 
     left: Plan
     right: Plan

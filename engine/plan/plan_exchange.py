@@ -46,7 +46,7 @@ class Unbounded(Exception):
 def wait_us(plan: Plan, running: Set[Plan]) -> int:
     """Return by how many µs event time must advance before the exchange.
 
-    `running` has the plans with operators that run already, and so have their state.
+    `running` has the plans with running operators; these operators have their state already.
     """
     return 2 * late_us(plan, running)
 

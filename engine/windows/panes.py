@@ -175,12 +175,12 @@ class PaneStore:
         self._tell()
 
     def youngest(self, start: int, end: int) -> list[Pane]:
-        """Return the existing panes with numbers in [start, end), the youngest first."""
+        """Return the existing panes with numbers from `start` up to `end` - 1, the youngest first."""
         panes = (self.panes.get(number) for number in range(end - 1, start - 1, -1))
         return [pane for pane in panes if pane is not None]
 
     def keep_beside(self, size: int) -> None:
-        """Set the bytes of the combined panes that are kept for windows answered later; these bytes count as state of the store."""
+        """Set the bytes of the combined panes that are kept for windows answered later; these bytes count as state of the pane store."""
         self._beside = size
         self._tell()
 
@@ -522,7 +522,7 @@ def add_scaled_sum(state: Array, codes: Codes, data: Array, each: Each) -> None:
 
 
 def weighted(codes: Codes, data: Array | None, each: Each, size: int) -> Array:
-    """Return the sum of the values of each group, or the number of values without `data`; each value counts `each` times."""
+    """Return the sum of the values of each group; without `data`, return the number of values. Each value is counted `each` times."""
     if isinstance(each, float):
         return np.bincount(codes, data, minlength=size) * each
     return np.bincount(codes, each if data is None else data * each, minlength=size)

@@ -55,7 +55,7 @@ class WindowReader(Protocol):
     def measures(self) -> Collection[Measure]: ...
 
     def is_due(self, end: int) -> bool:
-        """Return True if the window still has to be answered at the end `end`."""
+        """Return True if the window that ends at pane number `end` still has to be answered."""
         ...
 
 
@@ -122,7 +122,7 @@ class WindowSchedule:
         return reader.ends[0] - 1 if reader.ends else reader.last
 
     def start_after(self, name: str, pane: int) -> None:
-        """Start a window after this pane, so that its first end is later."""
+        """Start a window after this pane, so that the window's first end is after the pane."""
         self._flexible[name].last = pane
 
     def ends(self, name: str, reached: int) -> Iterator[int]:
@@ -204,7 +204,7 @@ class WindowSchedule:
         return self._flexible[name].reader.slide
 
     def _due(self, one: WindowProgress, reached: int, numbers: Sequence[int]) -> int | None:
-        """Return the next end if event time has reached it, otherwise None; skip a stretch without tuples in one step."""
+        """Return the next end if event time has reached it, otherwise None; skip a stretch without tuples at once."""
         due = self._following(one)
         if due > reached:
             return None
@@ -254,7 +254,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # New code numbers of groups make all cached panes invalid
+        if self._recodings != self._store.recodings:  # New group numbers make all cached panes invalid
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:

@@ -128,7 +128,7 @@ def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
 
         def found(values: Array) -> Mask:
             places = np.searchsorted(numbers, values)
-            # A value above all constants has a position past the end, so it is compared with the first constant instead.
+            # A value above all constants gets a position past the end of `numbers`, so it is compared with the first constant.
             places[places == len(numbers)] = 0
             mask: Mask = numbers[places] == values
             return mask

@@ -26,7 +26,7 @@ def computed(call: Call) -> Literal | None:
 
 
 def value_of(expression: Call | Cast) -> Literal | None:
-    """Return the value of a call or a cast of constants; None if the engine would fail the row."""
+    """Return the value of a call or a cast of constants; None if the value cannot be computed."""
     failures = RowFailures()
     (values,) = compile_projection([expression])(ONE_ROW, failures)
     if failures.rows is not None:
