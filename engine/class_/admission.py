@@ -194,7 +194,7 @@ def check_key_types(one: CheckedClass) -> None:
 
 
 def check_together(classes: Sequence[CheckedClass]) -> None:
-    """Raise InvalidInput if these classes cannot run in one system; the classes have different names."""
+    """Raise InvalidInput if these classes, which have different names, cannot run in one system."""
     first: dict[str, tuple[str, StreamSchema]] = {}
     for class_ in classes:
         for stream in class_.streams.values():

@@ -13,7 +13,7 @@ UNKNOWN = Alone(0.0)
 
 
 class AnswerTimes:
-    """Response times of all answers, of the answers since the last call of `begin_recent`, and of those since the last call of `notice`."""
+    """Response times of all answers, of the answers since the last `begin_recent`, and of the answers since the last `notice`."""
 
     def __init__(self, target_s: float) -> None:
         self.target_s = target_s
@@ -23,9 +23,8 @@ class AnswerTimes:
         """Statistics since `notice`, with slowdowns; None before the first `notice`."""
         self._alone: Mapping[
             str, Alone
-        ] = {}  # Ideal cost of an answer, by query, as the last call of `notice` set it
-        # Number of answers since the last settle point, by response time.
-        # Only trains in which all answers have one arrival time are counted in `_same`.
+        ] = {}  # Ideal cost of an answer, by query, at the last call of `notice`
+        # Number of answers since the last settle point, by response time, from trains in which all answers have one arrival time.
         self._same: dict[float, int] = {}
 
     def set_target(self, target_s: float) -> None:
@@ -35,7 +34,7 @@ class AnswerTimes:
         self.recent = ResponseStatistics(self.target_s)
 
     def notice(self, alone: Mapping[str, Alone]) -> None:
-        """Begin new statistics that include slowdowns; `alone` has the ideal cost of each query's answers, which slowdowns need."""
+        """Begin new statistics that include slowdowns, which are computed from `alone`, the ideal cost of each query's answers."""
         self.noticed = ResponseStatistics(self.target_s)
         self._alone = alone
 
@@ -57,7 +56,7 @@ class AnswerTimes:
         return total_s
 
     def settle(self) -> None:
-        """Move the answers that `_same` counts into the statistics; the caller does so at each settle point."""
+        """Add to the statistics all answers that were counted by response time; call this at each settle point."""
         for response_s, results in self._same.items():
             self.total.add_same(response_s, results)
             self.recent.add_same(response_s, results)

@@ -43,7 +43,7 @@ class ClassAnswers:
             self._hand_out(answers, now)
 
     def hand_out_finished(self, inside: Iterable[QueuedOperator], now: float) -> bool:
-        """Deliver the answers of queries that have no queued input at the operators `inside`; return False if all queries have some."""
+        """Deliver the answers of queries that have no tuples queued at the operators `inside`; return False if there is no such query."""
         finished = {query for query, _ in self.unsettled}
         for node in inside:
             if node.queue and not node.source:

@@ -88,7 +88,7 @@ class ClassInput:
                     self._unread[stream] = tuple(node.queue)
 
     def reader_comes(self, stream: str) -> None:
-        """Queue a stream's trains that `reader_goes` has kept, because an added query reads the stream."""
+        """Queue the trains that `reader_goes` has kept for a stream, because a new query reads this stream."""
         self.open(stream)
         for train in self._unread.pop(stream, ()):
             self._runner.offer(stream, train)

@@ -48,7 +48,7 @@ class ClassQueries:
 
     @property
     def answers(self) -> int:
-        """Number of answers since the class began, including queries that were removed."""
+        """Number of answers since the class began, including answers of removed queries."""
         return self.answered_before + sum(self._runner.answers.counts.values())
 
     def planned(self, name: str, sql: str) -> Query:

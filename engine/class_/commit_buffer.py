@@ -11,7 +11,7 @@ from engine.data.held_state import train_bytes, tuple_bytes
 class CommitBuffer:
     """Steps and answers of a class that no commit contains yet; steps become final at the next settle point.
 
-    Repeated steps are not recorded again. The list `repeated` has the answers of repeated steps, most of which were committed before.
+    Repeated steps are not recorded again. `repeated` has the answers of repeated steps; most of these answers are in a commit already.
     """
 
     def __init__(self, bytes_max: float) -> None:
@@ -63,7 +63,7 @@ class CommitBuffer:
     def check(self, commit: Commit) -> None:
         """Remove from `repeated` all answers that the commit contains.
 
-        If the commit ends with an interruption, it lacks some answers of its steps; these answers stay in `repeated`.
+        After an interruption, the commit lacks some answers of its steps; these answers stay in `repeated`.
         """
         interrupted = commit.steps[-1:] == (Interrupted(),)
         self.repeated = [

@@ -53,7 +53,7 @@ class Mismatches:
 class CommitReplay:
     """Repeats the steps of commits, and holds input that arrives meanwhile.
 
-    The replay is false, in the sense of Python, once all commits are repeated and no input is held.
+    The truth value of a replay is False once all commits are repeated and no input is held.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class CommitReplay:
         return used_s
 
     def _repeat_for(self, quota_s: float, now: Clock, cpu: Clock) -> float:
-        """Repeat steps for this processor time, check each commit after its last step, and return the time used."""
+        """Repeat steps for `quota_s` seconds of processor time, and check each commit after its last step; return the time used."""
         began = cpu()
         while self._commits and cpu() - began < quota_s:
             if not self._steps:

@@ -99,7 +99,7 @@ class Door:
         return codes if mine is None else codes.take(mine)
 
     def _fraction(self, offered: int, kept: int) -> float:
-        """Return the kept fraction of the tuples that come in: `keep` if tuples are dropped at random, otherwise `kept / offered`."""
+        """Return the kept fraction of the tuples: as decided if tuples are dropped at random, otherwise as counted in this batch."""
         if self.shedder.victim == "random":
             return min(1.0, self.shedder.keep)
         return kept / offered if kept else 1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.class_.runner import ClassRunner
 from scheduler.operators.policies.static import ratio
 
-# Number of tuples after which an operator's first estimate hardly counts: 10 updates of 100 tuples leave (1 - ALPHA) ** 10 = 15%.
+# Number of tuples after which an operator's first estimate hardly counts: its weight is then (1 - ALPHA) ** 10, or 15%.
 MEASURED_TUPLES = 1000
 
 
@@ -22,7 +22,7 @@ class PlanLine:
     tuples: int
     cost_us: float  # Processor time per input tuple, in microseconds
     selectivity: float
-    rate: float  # S/C̄: answers of the operator's segment per second of processor time, the priority under the policy HR
+    rate: float  # Answers of the operator's segment per second of processor time; the policy HR uses this figure (S/C̄) as priority
     queued: int
     calls: int = 0  # Number of trains that the operator has taken
     outputs: tuple[str, ...] = ()  # Queries for which the operator emits the answers

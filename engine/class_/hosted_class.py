@@ -160,7 +160,7 @@ class HostedClass(RunListener):
             self.queries.refused = {}
             catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
-            # A waiting exchange of plans restarts only if queries change, because a recovery also restarts it only if queries change.
+            # A waiting exchange of plans restarts only if queries change; a recovery follows the same rule.
             with self.exchanges.restarted() if gone or planned else nullcontext():
                 self.queries.remove_all(gone)
                 self.queries.change_streams(declared, schemas)
@@ -187,9 +187,9 @@ class HostedClass(RunListener):
     def set_plan(self, plan: PlanSettings) -> None:
         """Set the plan settings of the class from the next settle point on.
 
-        Queries added later use them at once. Running queries get a second plan. The second plan replaces the first plan at a
-        settle point once its operators hold all the state that the old operators hold. `exchanges.kept` lists the queries for
-        which that is impossible, with the reasons.
+        Queries that are added later use these settings at once. A running query gets a second plan, which replaces the running
+        plan once the second plan has all the state that answers need. `exchanges.kept` has the reasons why queries keep their
+        plans.
         """
 
         def change() -> None:
@@ -283,7 +283,7 @@ class HostedClass(RunListener):
     # --- measurements for the load manager -------------------------------------------------------------
 
     def end_cycle(self, now: float, used_s: float, ran_dry: bool = False) -> CycleEnded:
-        """Return the measurements of the ended load cycle, in which slices used `used_s` seconds, and begin a new cycle."""
+        """Return the measurements of the load cycle that ends now, in which slices used `used_s` seconds, and begin a new cycle."""
         cycle = self.cycle.end(
             now,
             used_s,
@@ -296,7 +296,7 @@ class HostedClass(RunListener):
         return replace(cycle, ran_dry=ran_dry)
 
     def notice(self) -> None:
-        """Begin new statistics of answers and new samples of input; slowdowns are relative to the ideal costs of this moment."""
+        """Begin new statistics of answers and new samples of input; slowdowns are computed with the ideal costs that are known now."""
         self.input.samples = Samples()
         self.times.notice(self.runner.scheduled.alone())
 

@@ -1,8 +1,8 @@
 """Exchange of running plans for equivalent plans of the same queries.
 
-A query that does not run by its class's plan settings gets a *twin*: a second plan with operators of its own, which
-reads the same input. The answers of this second plan are not used at first. Once its operators hold all the state that
-the operators of the first plan hold, the second plan replaces the first plan at a settle point.
+A query that does not run by its class's plan settings gets a *twin*: a second plan with new operators, which reads the
+same input. The answers of this second plan are not used at first. Once the new operators hold all the state that the old
+operators hold, the second plan replaces the first plan at a settle point.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_ROOM = "the class's limits leave no room for the old and the new operators of
 class QueryExchanges:
     """Queries that do not run by the plan settings of their class.
 
-    Each of these queries waits for the exchange of its plan, or keeps its plan; `kept` has the reason.
+    Each of these queries waits for the exchange of its plan, or keeps its plan for the reason in `kept`.
     """
 
     def __init__(self, runner: ClassRunner, queries: ClassQueries, buffer: CommitBuffer) -> None:

@@ -159,7 +159,7 @@ class ClassRunner:
             self._pass_time(node, node.operator.advance(time), now, late)
 
     def overdue(self, before: float) -> dict[str, int]:
-        """Return, by query, the event time in µs up to which lookups are overdue: the tuples arrived by `before` and still wait."""
+        """Return, by query, the event time in µs up to which `release` must answer lookups: tuples that arrived by `before` still wait."""
         times_us: dict[str, int] = {}
         for node in self.network.lookups:
             upto_us = state_of(node).overdue(before)
@@ -290,7 +290,7 @@ class ClassRunner:
         self.settle(now())
 
     def is_settled(self) -> bool:
-        """Return True if no operator but sources has queued input."""
+        """Return True if all queued input is at sources."""
         return not self._inside
 
     def settle(self, now: float) -> bool:
@@ -325,7 +325,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass the output of an operator to the operators behind it; return how many of these operators got a watermark without tuples."""
+        """Pass the output of an operator to the operators that read it; return how many of these readers got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:

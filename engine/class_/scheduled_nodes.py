@@ -22,17 +22,17 @@ from scheduler.operators.scheduler import OperatorScheduler
 # Cost and selectivity assumed for an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
 # Cost and selectivity assumed for panes before they have run.
-# With selectivity 0.5, each tuple would seem to cause half a call of every window behind the panes, which is far too much.
+# With selectivity 0.5, the scheduler would expect half a call of every window for each tuple, which is far too much.
 FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-9)
-# Value of `_removals` if there is no scheduler yet, or if the scheduler is outdated.
+# Value of `_removals` that makes `current` build a new scheduler.
 NEVER = -1
 
 
 class ScheduledNodes:
     """Scheduler of a class, and its operators in the order of their numbers, each with the number of tuples that it has taken.
 
-    If several sources meet in a join or a union, the source with the oldest tuple runs first, whichever of them the policy
-    picks. Otherwise one source could run ahead during a backlog, and all its tuples would have to be stored.
+    If several sources meet in a join or a union, the source with the oldest tuple runs first, even if the policy
+    picks another of these sources. Otherwise one source could run ahead during a backlog, and all its tuples would have to be stored.
     """
 
     def __init__(self, network: ClassNetwork, values: AnswerValues, policy: PolicySettings) -> None:
@@ -246,7 +246,7 @@ def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
     """Return groups of sources that meet in a join or a union; each group has at least two sources."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
-    while changed:  # Few passes are enough, because each operator comes after the operators that feed it
+    while changed:  # The loop ends soon, because each operator comes after the operators that feed it
         changed = False
         for node in nodes:
             together = [node, *node.downstream, *([node.partner] if node.partner else [])]

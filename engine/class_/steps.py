@@ -27,7 +27,7 @@ class Opened:
     offered: int
     shed: int
     rejected: int
-    kept: float  # Kept fraction that the tuples carry
+    kept: float  # Kept fraction of the input, which is stored with the tuples
     mask: bytes | None  # One bit per tuple of the batch; None if all tuples were let in
     failed: int = 0  # Number of tuples lost before they reached the door
     upto: int = 0  # Number of rows in the stream up to the end of this batch

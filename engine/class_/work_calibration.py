@@ -1,6 +1,6 @@
 """Calibration of estimated work by the processor time really used.
 
-The estimated costs of operators leave out work around them: delivering and recording answers, and closing windows when
+The estimated costs of operators do not include all work: delivering and recording answers, and closing windows when
 only event time advances. So estimated and used time are both averaged over load cycles, recent cycles counting most, and
 estimates are multiplied by the ratio of the two.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# Weight of the latest cycle in the averages, as for costs, selectivities and rates (Sharaf §3.3.3).
+# Weight of the latest cycle in the averages, as for costs, selectivities and rates (thesis of Sharaf, §3.3.3).
 ALPHA = 0.175
 # Lowest and highest ratio of used to estimated time.
 # Without these limits, a cycle with almost no estimated work could give any ratio.

@@ -98,9 +98,9 @@ class Holding:
         return max(0, self._account.state_limit - self._account.state)
 
     def codes(self, index: KeyIndex, keys: Sequence[Values], each: int = 0) -> Codes:
-        """Return the codes of the tuples' keys.
+        """Return the code number of each tuple's key.
 
-        A new key takes the bytes of the key and `each` more bytes; if they do not fit, the tuple gets NO_CODE.
+        A new key takes the bytes of the key and `each` more bytes; if there is no room for these bytes, the tuple gets NO_CODE.
         """
         if self._pressed:
             self._pressed = False
@@ -178,9 +178,9 @@ def tuple_bytes(train: Train) -> int:
 
 
 def beginning(train: Train, tuples: int) -> Train:
-    """Return the first tuples of a train with its watermark, and with a kept fraction that accounts for the tuples left out."""
+    """Return the first tuples of a train with its watermark, and with a kept fraction that counts the other tuples as dropped."""
     kept = train.kept * tuples / len(train) if tuples else train.kept
-    # The tuples are copied, because a slice would keep the whole train in memory.
+    # The tuples are copied, because a numpy view would keep the whole train in memory.
     part = train.take(np.arange(tuples))
     part.kept = kept
     return part

@@ -1,6 +1,6 @@
 """Dense codes for group and join keys: 0, 1, 2 … in place of the keys' values, so that state can be arrays.
 
-A single integer key within a small range is its own code minus a base, which costs one subtraction (range mode). All
+The code of a single integer key within a small range is the key minus a base, which costs one subtraction (range mode). All
 other keys (text, several columns, NULL, wide ranges) are looked up once per distinct key and train. A code never changes
 its meaning, except in `keep`, which forgets keys and assigns new codes. In range mode, some codes have no key yet.
 """
@@ -20,17 +20,17 @@ from engine.data.train import Values
 
 Codes = npt.NDArray[np.intp]
 
-# Keys within a range of at most this size are used as their own codes: arrays of this length are cheap to sum.
+# Largest range of integer keys that get the key minus a base as code; arrays of this length are cheap to sum.
 RANGE_MAX = 1 << 16
 UNSIGNED = {4: np.uint32, 8: np.uint64}
-# Code of a new key for which there is no room.
+# Code number of a new key for which there is no room.
 NO_CODE = -1
 # Bytes that Python uses for a looked-up key besides its text: an entry of a dictionary, a tuple, and its parts.
 KEY_BYTES = 200
 
 
 class KeyIndex:
-    """Index that assigns codes to the keys of some columns."""
+    """Index that assigns a code to each key of some columns: a small whole number that stands for the key."""
 
     def __init__(self, types: Sequence[DataType]) -> None:
         self._types = tuple(types)
@@ -52,7 +52,7 @@ class KeyIndex:
 
     @property
     def in_range(self) -> bool:
-        """True if keys are their own codes (range mode)."""
+        """True if the code of each key is the key itself minus a base (range mode)."""
         return self._base is not None
 
     def keep(self, codes: Codes) -> None:
@@ -66,7 +66,7 @@ class KeyIndex:
         self._size = len(self._keys)
 
     def codes(self, columns: Sequence[Values], most: int | None = None) -> Codes:
-        """Return the code of each tuple's key; a new key gets a new code.
+        """Return the code number of each tuple's key; a new key gets a new number.
 
         If there are `most` keys already, a new key gets NO_CODE.
         """
@@ -81,7 +81,7 @@ class KeyIndex:
         return self._looked_up(columns, most)
 
     def known(self, columns: Sequence[Values]) -> Codes:
-        """Return the code of each tuple's key; every unknown key gets the largest code in use plus 1."""
+        """Return the code number of each tuple's key; every unknown key gets the largest number in use plus 1."""
         if self._base is not None and columns[0].valid is None:
             codes = columns[0].data.astype(np.intp) - self._base
             return np.where((codes >= 0) & (codes < self._size), codes, self._size)
@@ -89,7 +89,7 @@ class KeyIndex:
         return np.where(codes >= 0, codes, self._size)
 
     def decoded(self, codes: Codes) -> tuple[Values, ...]:
-        """Return the key columns for the given codes."""
+        """Return the keys that these code numbers stand for, as columns."""
         if self._base is not None:
             return (Values(self._types[0], (codes + self._base).astype(self._types[0].numpy)),)
         rows = [self._keys[code] for code in codes.tolist()]
@@ -98,7 +98,7 @@ class KeyIndex:
         )
 
     def _own_codes(self, column: Values, most: int | None) -> Codes | None:
-        """Return the keys as their own codes; if their range is too wide, switch to looked-up codes and return None."""
+        """Return the keys minus a base as code numbers; if the range of keys is too wide, look up keys from now on and return None."""
         data = column.data
         if not len(data):
             return np.empty(0, np.intp)
@@ -151,7 +151,7 @@ class KeyIndex:
 
 
 def distinct(column: Values) -> tuple[Codes, list[Any]]:
-    """Return for each tuple the position of its value in the list of distinct values, and that list; all NULLs are equal."""
+    """Return the position of each tuple's value in a list of distinct values, and this list; all NULLs are equal."""
     if column.type.kind is TypeKind.STRING:
         array = column.data if column.valid is None else pc.if_else(pa.array(column.valid), column.data, None)
         encoded = array.dictionary_encode(null_encoding="encode")
@@ -173,7 +173,7 @@ NAN = float("nan")
 
 
 def from_python(values: Sequence[Any], type_: DataType) -> Values:
-    """Return a column of a type from Python objects, in the form that `distinct` returns."""
+    """Return a column of a type from Python objects; None becomes NULL."""
     valid = np.array([value is not None for value in values], bool)
     mask = None if valid.all() else valid
     if type_.kind is TypeKind.STRING:

@@ -23,7 +23,7 @@ class Samples:
     def add(self, stream: str, train: Train) -> None:
         room = self._room.get(stream, TUPLES)
         if room and len(train):
-            # The tuples are copied, because a slice would keep the whole batch in memory.
+            # The tuples are copied, because a numpy view would keep the whole batch in memory.
             copied = train.take(np.arange(min(room, len(train))))
             self._trains.setdefault(stream, []).append(Train(copied.columns, copied.arrival))
             self._room[stream] = room - len(copied)

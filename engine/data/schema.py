@@ -110,7 +110,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order, with names that differ in more than upper and lower case."""
+    """Fields in order; no two names differ only in upper and lower case."""
 
     fields: tuple[Field, ...]
 

@@ -42,7 +42,7 @@ REGISTERS_BYTES = datasketches.hll_sketch.get_max_updatable_serialization_bytes(
 # A copy of a sketch has its entries at other positions, so it would give other answers than the original.
 LG_COUNTERS = 10
 COUNTERS = 3 << (LG_COUNTERS - 2)
-# Bytes that Python and the library use for a `distinct` sketch, and for each entry while the sketch has few entries.
+# Bytes that Python and DataSketches use for a `distinct` sketch, and for each entry while the sketch has few entries.
 SKETCH_BYTES, ENTRY_BYTES = 240, 24
 COUNTER_BYTES, HEADER_BYTES = 128, 32
 # Maximum length of a number as text.
@@ -136,7 +136,7 @@ class FrequentSketches:
         self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: FrequentSketches) -> None:
-        """Add the counts of `other` to the counters in `_merged`, which never remove a value, unlike sketches.
+        """Add the counts of `other` to the counters in `_merged`. Unlike sketches, these counters never remove a value.
 
         The counters hold at most the values of all panes that are merged.
         """
@@ -167,7 +167,7 @@ class QuantileSketches:
     """Sketches that count values by logarithmic bin, with all groups in one array."""
 
     def __init__(self) -> None:
-        # Sorted numbers, each of which combines a group code and a bin.
+        # Sorted numbers, each of which combines a group and a bin.
         self._places: Whole = np.empty(0, np.int64)
         self._counts: Whole = np.empty(0, np.int64)
         self._parts: list[
@@ -191,7 +191,7 @@ class QuantileSketches:
         self._take(*other.summed())
 
     def summed(self) -> tuple[Whole, Whole]:
-        """Return sorted numbers that combine group code and bin, and the number of values in each."""
+        """Return sorted numbers, each of which combines a group and a bin, and the number of values for each."""
         if self._parts:
             places = np.concatenate([self._places, *(part for part, _ in self._parts)])
             counts = np.concatenate([self._counts, *(part for _, part in self._parts)])
@@ -241,7 +241,7 @@ def distinct_count(sketch: Any) -> int:
         return 0
     union = datasketches.hll_union(LG_REGISTERS)
     union.update(sketch)
-    # Merging an HLL, even with itself, makes its estimate independent of the order in which values were added.
+    # Merging a HyperLogLog sketch, even with itself, makes its estimate independent of the order in which values were added.
     union.update(union.get_result(datasketches.HLL_8))
     estimate: float = union.get_estimate()
     return round(estimate)
@@ -267,7 +267,7 @@ def rank_of(text: str, type_: DataType | None) -> Any:
 
 
 def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[Array, Array]:
-    """Return two arrays: for each group, the value of rank ⌊`part`·(n − 1)⌋ of its n values, and True if the group has values.
+    """Return two arrays: for each group, the quantile of its values at the fraction `part`, and True if the group has values.
 
     The error of each value is at most 1%.
     """
@@ -285,7 +285,7 @@ def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[A
 
 
 def sums(places: Whole, counts: Whole) -> tuple[Whole, Whole]:
-    """Return the distinct sketch positions (group and bin) in order, each with the sum of its counts."""
+    """Return each place once, in order, with the sum of its counts; a place combines a group and a bin."""
     order = np.argsort(places, kind="stable")
     places, counts = places[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
@@ -302,7 +302,7 @@ def bins_of(data: Array) -> Whole:
 
 
 def values_of(bins: Whole) -> Array:
-    """Return a value for each bin that differs from every value in the bin by at most `QUANTILE_ERROR` of that value."""
+    """Return one value for each bin; every value in the bin differs from that value by at most the fraction `QUANTILE_ERROR`."""
     sizes = np.abs(bins)
     with np.errstate(over="ignore"):
         values = np.exp((sizes - BIN_OF_ONE) * LOG_GAMMA) * (1 - QUANTILE_ERROR)
@@ -312,19 +312,19 @@ def values_of(bins: Whole) -> Array:
 
 
 def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, Codes]]:
-    """Yield each group code with the group's distinct values, as positions in a list of `values` distinct values of all groups."""
+    """Yield each group's code number with the distinct positions in `inverse`; all positions are less than `values`."""
     both = np.unique(codes * values + inverse)
     return by_code(both // values, both % values)
 
 
 def by_code(codes: Codes, values: Codes) -> Iterator[tuple[int, Codes]]:
-    """Yield each distinct code of the sorted array `codes`, with the part of `values` that has this code."""
+    """Yield each group number in the sorted array `codes` once, with the elements of `values` that belong to the group."""
     starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
     return zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True)
 
 
 def hashable(values: list[Any]) -> list[Any]:
-    """Return the values in a form that the library can hash, because the library ignores empty texts and refuses booleans."""
+    """Return the values in a form that DataSketches can hash, because DataSketches ignores empty texts and refuses booleans."""
     return [0 if value == "" else int(value) if isinstance(value, bool) else value for value in values]
 
 

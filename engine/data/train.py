@@ -102,7 +102,7 @@ class Train:
         return len(self.arrival)
 
     def with_columns(self, columns: tuple[Values, ...]) -> Train:
-        """Return the train with its columns replaced by these columns."""
+        """Return the train with these columns in place of its present columns."""
         return Train(columns, self.arrival, self.kept, self.watermark, self.causes)
 
     def take(self, places: Places) -> Train:
@@ -129,7 +129,7 @@ Arrivals = npt.NDArray[np.float64]
 
 
 def same_arrival(arrival: float, tuples: int) -> Arrivals:
-    """Return an array that repeats one arrival time without using memory, which `is_same` recognises."""
+    """Return an array that repeats one arrival time without using memory; `is_same` recognises such an array."""
     # np.broadcast_to would make the same array, but takes several times as long.
     return np.ndarray(tuples, np.float64, np.float64(arrival).tobytes(), strides=(0,))
 
@@ -146,7 +146,7 @@ def taken(arrival: Arrivals, places: Places) -> Arrivals:
 
 
 def progress(watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
-    """Return a train without tuples that carries the progress of event time, and perhaps late rows."""
+    """Return an empty train, which carries the progress of event time and perhaps late rows."""
     return Train((), np.empty(0), 1.0, watermark, causes, late=late)
 
 
@@ -194,7 +194,7 @@ def thinned(late: LateRows, most: int) -> LateRows:
 def counting_dropped(train: Train) -> Train:
     """Return the train with its dropped rows counted in its kept fraction.
 
-    The operators behind need this train if none of them is a window, because only windows count dropped rows.
+    Operators that read the train need this fraction if none of them is a window, because only windows count dropped rows.
     """
     dropped = 0.0 if train.late is None or not len(train) else train.late.dropped
     if not dropped:

@@ -26,7 +26,7 @@ STEPS_MAX = 256
 
 @dataclass(slots=True)
 class Moment:
-    """Advance with a single arrival time `at`, because its tuples arrived together or because the clock caused the advance."""
+    """Advance of event time at one arrival time `at`: its tuples arrived together, or the clock caused the advance."""
 
     upto: int
     at: float
@@ -37,7 +37,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Tuples:
-    """Advance caused by tuples with different arrival times; event time is complete up to their largest event time minus `behind`."""
+    """Advance of event time by tuples with different arrival times, to the largest event time of these tuples minus `behind`."""
 
     upto: int
     times: npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ class Tuples:
 
 @dataclass(slots=True)
 class Together:
-    """Advance of the common watermark of several inputs; `inputs` has the causes and the delay of each input."""
+    """Advance of the common watermark of several inputs; `inputs` has, for each input, the causes and the delay of its watermark."""
 
     upto: int
     inputs: tuple[tuple[Causes, int], ...]
@@ -71,7 +71,7 @@ def arrival_of(causes: Causes, time: int) -> float:
 
 
 def followed(before: Causes, after: Causes) -> Causes:
-    """Return the advances of `before`, then those of `after` that reach a later event time; only the last STEPS_MAX are returned."""
+    """Return the last STEPS_MAX advances: all of `before`, and then the advances in `after` that reach a later event time."""
     reached = before[-1].upto if before else NO_PROGRESS
     return (*before, *(one for one in after if one.upto > reached))[-STEPS_MAX:]
 

@@ -178,7 +178,7 @@ class Compiler:
         return node
 
     def _share(self, node: CompiledTerm) -> CompiledTerm:
-        """Return a term that computes the expression once per train, and uses this result wherever the expression occurs."""
+        """Return a compiled term that computes the expression once per train, and uses this result wherever the expression occurs."""
         if node.constant:
             return node
         slot, run = self.slots, node.run
@@ -275,7 +275,7 @@ class Compiler:
             for node in nodes[1:]:
                 other, other_valid = node.run(frame)
                 other_first = before(other, data)
-                # A NULL is never chosen over a value, and any value is chosen over NULL.
+                # A value is always chosen over NULL, whichever of the two comes first.
                 if other_valid is not None:
                     other_first &= other_valid
                 if valid is not None:

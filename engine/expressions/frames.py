@@ -52,7 +52,7 @@ class CompiledTerm:
         self.type = type_
         self.constant = run is None
         self.value = value
-        self.fails = fails  # True if the term may fail rows
+        self.fails = fails  # True if rows may fail while the term is computed
         self.run: Run = run or broadcast(type_, value)
 
     @property
@@ -71,7 +71,7 @@ class CompiledTerm:
 
 
 def constant_node(type_: DataType, value: Any) -> CompiledTerm:
-    """Return a term for a constant, in the form that kernels take: text as str, other values as numpy scalars."""
+    """Return a compiled term for a constant, in the form that kernels take: text as str, other values as numpy scalars."""
     if value is None:
         return CompiledTerm(type_)
     return CompiledTerm(type_, value=str(value) if type_.kind is TypeKind.STRING else type_.numpy.type(value))
@@ -96,7 +96,7 @@ def broadcast(type_: DataType, value: Any) -> Run:
 
 
 def failing_node(type_: DataType, reason: str) -> CompiledTerm:
-    """Return a term for a constant that cannot be computed, so that every row that needs the constant fails."""
+    """Return a compiled term for a constant that cannot be computed; every row that needs the constant fails."""
     null = broadcast(type_, None)
 
     def run(frame: Frame) -> Computed:
@@ -107,7 +107,7 @@ def failing_node(type_: DataType, reason: str) -> CompiledTerm:
 
 
 def null_node(type_: DataType, arguments: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Return a term that is always NULL; its arguments may still fail rows."""
+    """Return a compiled term that is always NULL; rows in which an argument fails still count as failed."""
     failing = [node for node in arguments if node.fails]
     if not failing:
         return CompiledTerm(type_)
@@ -133,7 +133,7 @@ ONE_ROW = Train((), np.zeros(1))
 
 
 def folded(node: CompiledTerm, parts: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Return a constant term if all arguments of the term `node` are constants (`parts` has the arguments); otherwise return `node`."""
+    """Return the compiled term `node`, or its value as a constant term if all arguments (`parts`) are constants."""
     if not all(part.constant for part in parts):
         return node
     frame = Frame(ONE_ROW, 0)

@@ -68,7 +68,7 @@ from engine.expressions.kernels.times import FIXED, MONTHS, PARTS
 
 @dataclass(frozen=True)
 class Signature:
-    """Function for given argument types: the types that its arguments are cast to, and the type of its result."""
+    """Signature of a function: the types to which its arguments are cast, and the type of its result."""
 
     name: str
     arguments: tuple[DataType, ...]
@@ -157,7 +157,7 @@ def as_decimal(type_: DataType) -> DataType:
 
 
 def without_fraction(type_: DataType) -> DataType:
-    """Return the type that values of the given type have after they were rounded to whole numbers."""
+    """Return the type of values of `type_` after they were rounded to whole numbers."""
     return decimal(type_.precision, 0) if type_.kind is TypeKind.DECIMAL else type_
 
 

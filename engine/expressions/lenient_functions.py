@@ -31,7 +31,7 @@ def connected(
     combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
     decided: Callable[[logic.Booleans], Mask],
 ) -> CompiledTerm:
-    """Return a term for AND or OR; `decisive` is the operand that decides the result: false for AND, true for OR.
+    """Return a compiled term for AND or OR; `decisive` is the operand that decides the result: false for AND, true for OR.
 
     If an operand decides the result of a row, the row does not need the later operands.
     """
@@ -68,7 +68,7 @@ NULL: Any = (np.False_, np.False_)
 
 
 def null_test(node: CompiledTerm, wanted: bool) -> CompiledTerm:
-    """Return a term for IS NULL if `wanted` is true, otherwise for IS NOT NULL."""
+    """Return a compiled term for IS NULL if `wanted` is true, otherwise for IS NOT NULL."""
     if node.constant:
         return constant_node(BOOLEAN, node.is_null == wanted)
 
@@ -127,7 +127,7 @@ def nullif(first: CompiledTerm, same: CompiledTerm) -> CompiledTerm:
 def case(
     type_: DataType, pairs: Sequence[tuple[CompiledTerm, CompiledTerm]], otherwise: CompiledTerm
 ) -> CompiledTerm:
-    """Return a term for CASE: the value of the first branch with a true condition."""
+    """Return a compiled term for CASE: the value of the first branch with a true condition."""
     branches: list[tuple[CompiledTerm, CompiledTerm]] = []
     for condition, value in pairs:
         if not condition.constant:
@@ -162,7 +162,7 @@ def case(
 
 
 def concat(nodes: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Return a term that joins the texts of all operands except NULLs."""
+    """Return a compiled term that joins the texts of all operands except NULLs."""
     parts = [node for node in nodes if not node.is_null]
     if all(node.constant for node in parts):
         return constant_node(STRING, "".join(node.value for node in parts))

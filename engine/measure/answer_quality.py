@@ -45,7 +45,7 @@ class AnswerQuality:
     ) -> None:
         """Create empty statistics.
 
-        For a query with a window, `slack_s` returns how many seconds after its cause an answer may leave without being late.
+        For a query with a window, `slack_s` returns the response time in seconds after which an answer is late.
         """
         self.weight = weight  # Weight of the query's staleness, compared with other queries
         self.slack_s = slack_s  # Function that returns the seconds after which an answer is late
@@ -89,10 +89,10 @@ class AnswerQuality:
             self._utility.include(before)
 
     def slowed(self, ideal_s: float, apart_s: float = 0.0) -> None:
-        """Add the slowdowns of all answers since the last call to the sum.
+        """Add to `slowdown` the slowdowns of all answers since the last call.
 
-        `ideal_s` is the cost T of an answer that waits for nothing. `apart_s` is the part of T that is spent before the arrival of
-        the tuple that causes the answer; for example, the cost of storing the other tuple of a pair.
+        `ideal_s` is the cost of an answer that waits for nothing. `apart_s` is the part of this cost that is spent before the
+        arrival of the tuple that causes the answer; for example, the cost of storing the other tuple of a pair.
         """
         self._measure()
         if ideal_s > 0:
@@ -124,7 +124,7 @@ class AnswerQuality:
 
     def stale_share(self, now: float) -> float:
         """Return the fraction of the time, since the first input that led to an answer, for which the output was stale."""
-        # `stale_s` is read before `_since`, because reading `stale_s` may set an earlier `_since`.
+        # Reading `stale_s` may set an earlier `_since`, so `stale_s` is read first.
         stale_s = self.stale_s
         return ratio(stale_s, now - self._since)
 

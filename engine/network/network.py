@@ -230,7 +230,7 @@ class ClassNetwork:
     # --- building and connecting operators -----------------------------------------------------------
 
     def _build(self, plan: Plan, user: str) -> tuple[QueuedOperator, ...]:
-        """Return the operators that emit the plan's output, and build missing operators; a join of streams has two."""
+        """Return the operators that emit the plan's output, and build missing operators; a join of streams has two such operators."""
         if isinstance(plan, Apart):
             return self._build(plan.input, user)
         nodes = self._found.get(plan)
@@ -345,7 +345,7 @@ class ClassNetwork:
         return store, schedule, node
 
     def _window_join(self, plan: WindowJoin, user: str) -> Sequence[QueuedOperator]:
-        """Build a join of two windowed streams: two tuples are a pair if both are in their side's window at some window end."""
+        """Build a join of two windowed streams: two tuples are a pair if, at some window end, each is in the window of its side."""
         left, right = time_of(plan.left), time_of(plan.right)
         slide = math.lcm(plan.left_window.slide_us, plan.right_window.slide_us) // left.unit_us
         ranges = plan.left_window.range_us // left.unit_us, plan.right_window.range_us // left.unit_us
@@ -393,7 +393,7 @@ def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOpera
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
     """Return True if the window can be combined from panes of the length `pane`.
 
-    A window with SLIDE AT MOST may slide by any number of panes, as long as they are no longer than SLIDE.
+    A window with SLIDE AT MOST may slide by any number of panes, as long as a pane is no longer than SLIDE.
     """
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 

@@ -130,8 +130,8 @@ class QueuedOperator:
     def dequeue(self, most: int, upto: float = math.inf) -> Train:
         """Remove and return the next train; a train with more than `most` tuples is cut, and its rest stays in the queue.
 
-        At a source, the trains behind it are merged into the returned train, as long as they arrived by `upto` and the
-        merged train has at most `most` tuples.
+        At a source, the next trains in the queue are merged into the returned train, as long as these trains arrived by `upto`
+        and the merged train has at most `most` tuples.
         """
         train = self.queue.popleft()
         if len(train) > most:
@@ -161,7 +161,7 @@ class QueuedOperator:
         while left and self.queue:
             train = self.dequeue(left)
             left -= len(train)
-            # The dropped rows are copied, because a slice would keep the whole batch in memory.
+            # The dropped rows are copied, because a numpy view would keep the whole batch in memory.
             parts.append(dropped_rows(train).take(np.arange(len(train))))
         self.missing = thinned(all_late(parts), MISSING_MAX) if parts else None
         return most - left

@@ -45,7 +45,7 @@ class Moved:
 
 @dataclass
 class Aligned:
-    """Pairs each part of another plan with the part of the running plan that computes the same."""
+    """Pairs each part of another plan with the part of the running plan that computes the same result."""
 
     plans: dict[Plan, Plan | None] = field(default_factory=dict)
     """Part of the running plan for each part of the other plan; None for a filter or projection that no running operator computes."""
@@ -155,6 +155,6 @@ def is_select(plan: Plan) -> bool:
 
 
 def divided(steps: list[Plan]) -> tuple[tuple[Plan, ...], tuple[Plan, ...]]:
-    """Return the steps that test a condition, and the steps without a condition."""
+    """Return the parts of a plan that test a condition, and the parts without a condition."""
     tests = tuple([step for step in steps if isinstance(step, Filter) or is_select(step)])
     return tests, tuple([step for step in steps if step not in tests])

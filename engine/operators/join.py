@@ -37,7 +37,7 @@ class Side:
 
 
 class JoinState:
-    """State that both sides of a join share. The join pairs tuples with right time − left time in [low, high]."""
+    """State that both sides of a join share. The join pairs tuples if the right time minus the left time is from `low` to `high`."""
 
     def __init__(self, plan: IntervalJoin | WindowJoin, low: int, high: int) -> None:
         self.sides = (
@@ -50,7 +50,7 @@ class JoinState:
         self.holdings = Holding(), Holding()
         self.holdings[0].compact = self.compact
         self._compact_at = FEW_KEYS
-        # Number of keys after the last `compact`; 0 if stored tuples have been dropped since then.
+        # Number of keys after unused keys were last removed; 0 if stored tuples have been dropped since then.
         self._settled = 0
         # The watermark of pairs is below the watermarks of both inputs, so that no pair has an event time before the watermark.
         self.progress = Meeting((max(0, -low), max(0, high)))
@@ -63,7 +63,7 @@ class JoinState:
                 holding.set_state(side.stored.bytes)
 
     def bytes_of_keys(self, more: int) -> int:
-        """Return the bytes of keys per stored tuple if `more` tuples are added."""
+        """Return the mean number of bytes of keys per stored tuple after `more` tuples are added."""
         return self.index.bytes // (more + 1 + sum([len(side.stored) for side in self.sides]))
 
     def expire(self, side: int, before: int) -> None:
@@ -82,7 +82,7 @@ class JoinState:
         self.tell()
 
     def compact(self) -> None:
-        """Forget the keys without stored tuples; the remaining keys get new codes."""
+        """Forget the keys without stored tuples; the remaining keys get new code numbers."""
         if not self.sides[0].keys or len(self.index) == self._settled:
             return
         alive = np.zeros(len(self.index), bool)
@@ -97,7 +97,7 @@ class JoinState:
         self._compact_at = max(FEW_KEYS, 2 * len(self.index))
 
     def codes(self, keys: Sequence[Values]) -> Codes:
-        """Return the codes of keys, with NO_CODE for new keys for which there is no room."""
+        """Return the code number of each key; NO_CODE for a new key for which there is no room."""
         if not self.index.in_range and len(self.index) >= self._compact_at:
             self.compact()
         return self.holdings[0].codes(self.index, keys)
@@ -120,7 +120,7 @@ class JoinSideOperator(Progressive):
         self._state, self._side, self._residual = state, side, residual
         # Positions of the input columns that the join uses; None if the join uses all columns.
         self._columns = columns
-        # A tuple of this side with event time t matches tuples of the other side with event times in [t + low, t + high].
+        # A tuple of this side with event time t matches tuples of the other side with event times from t + low to t + high.
         self._low, self._high = (state.low, state.high) if side == 0 else (-state.high, -state.low)
         self.failed: Counter[str] = Counter()
         self.holding = state.holdings[side]
@@ -132,7 +132,7 @@ class JoinSideOperator(Progressive):
         mark = state.progress.marks[self._side]
         if mark != NO_PROGRESS:
             # Later tuples of this side have event times from `mark` on.
-            # Stored tuples of the other side that are too old to match such tuples are dropped.
+            # Stored tuples of the other side that are too old to match a tuple from `mark` on are dropped.
             state.expire(1 - self._side, mark + self._low)
         if out is None:
             return progress(watermark, causes)
@@ -171,7 +171,7 @@ class JoinSideOperator(Progressive):
         return out
 
     def _coded(self, train: Train, own: Side) -> tuple[Train, Codes]:
-        """Return the tuples and the codes of their keys; tuples with keys for which there is no room are refused."""
+        """Return the tuples and the code numbers of their keys; tuples with keys for which there is no room are refused."""
         if not own.keys:
             return train, self._state.index.codes([train.columns[own.time]])
         codes = self._state.codes([without_mask(train.columns[key]) for key in own.keys])

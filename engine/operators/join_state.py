@@ -30,12 +30,12 @@ SCANNED_MAX = 16_384
 SCANS = 4
 # Number of tuples that `forget` checks together at first; each further check takes twice as many.
 STRIDE = 1024
-# Bytes of a tuple's code, arrival time and kept fraction.
+# Bytes of a tuple's code number, arrival time and kept fraction.
 HIDDEN_BYTES = 24
 # If memory is scarce, stored tuples move to new arrays only if that frees at least 1/GAIN of the room.
 GAIN = 8
 NO_END = 2**62
-# Maximum number of pairs of equal keys per train: more would use too much memory and delay all other queries.
+# Maximum number of pairs of tuples with equal keys per train: more would use too much memory and delay all other queries.
 PAIRS_MAX = 4_000_000
 TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:,})"
 NOWHERE: Places = np.empty(0, np.intp)
@@ -104,7 +104,7 @@ StoredColumn = Fixed | Texts
 
 
 class StoredTuples:
-    """Tuples in the order in which they were added, found by the codes of their keys."""
+    """Tuples in the order in which they were added, found by the code numbers of their keys."""
 
     def __init__(
         self, schema: Schema, time: int, room: int = ROOM_MIN, scanned_max: int = SCANNED_MAX
@@ -125,7 +125,7 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # Number of tuples compared without the index since it was built
+        self._scanned = 0  # Number of tuples compared in searches since the last index was built
         self.refused = 0  # Number of pairs left out because a train would have had more than PAIRS_MAX pairs
         self._latest = -np.inf  # Latest arrival time of all tuples
         self._floor = NO_PROGRESS
@@ -162,11 +162,11 @@ class StoredTuples:
         return min(tuples, free)
 
     def codes(self) -> Codes:
-        """Return the codes of all tuples."""
+        """Return the code number of each tuple's key."""
         return self._codes[self._head : self._end]
 
     def recode(self, mapped: Codes) -> None:
-        """Replace the code of each tuple by `mapped[code]`, because keys got new codes."""
+        """Replace each stored code number by `mapped[code]`, because the keys got new code numbers."""
         self.codes()[:] = mapped[self.codes()]
         self._index, self._indexed = CodeOrder(self._codes[:0], 0), self._head
 
@@ -202,9 +202,9 @@ class StoredTuples:
             stride *= 2
 
     def matches(self, codes: Codes, times: Times, low: int, high: int, size: int) -> tuple[Places, Places]:
-        """Return positions (probe, stored) of each pair of a probing tuple and a stored tuple with equal codes.
+        """Return, for each pair of a probing tuple and a stored tuple with equal keys, the positions of both.
 
-        The event time of the stored tuple minus that of the probing tuple must be in [low, high].
+        The event time of the stored tuple minus that of the probing tuple must be from `low` to `high`.
         """
         near = times <= self._last - low
         if near.all():
@@ -234,7 +234,7 @@ class StoredTuples:
         return 1.0 if self._least_kept == 1.0 else float(self._kept.take(places).min())
 
     def _equal(self, codes: Codes, size: int) -> tuple[Places, Places]:
-        """Return positions (probe, stored) of each pair of a probing tuple and a stored tuple with equal codes."""
+        """Return, for each pair of a probing tuple and a stored tuple with equal keys, the positions of both."""
         if not len(self):
             return NOWHERE, NOWHERE
         start = max(self._head, self._indexed)
@@ -295,11 +295,11 @@ class StoredTuples:
 
 
 class CodeOrder:
-    """Index of tuples: their order by code, and the position in that order at which each code begins."""
+    """Index of tuples: their order by the code number of the key, and the position at which each code number begins."""
 
     def __init__(self, codes: Codes, size: int) -> None:
         self._order = narrow(codes, size).argsort(kind="stable")
-        # The last entry has a count of 0, and `pairs` uses this entry for all codes that are newer than the index.
+        # The last count is 0; `pairs` uses this count for keys that are newer than the index.
         self._count = np.bincount(codes, minlength=size + 1)
         self._first = self._count.cumsum() - self._count
         self.bytes = self._order.nbytes + self._count.nbytes + self._first.nbytes
@@ -310,7 +310,7 @@ class CodeOrder:
         return len(self._order)
 
     def pairs(self, codes: Codes) -> tuple[Places, Places]:
-        """Return positions (probe, indexed) of each pair of a probing and an indexed tuple with equal codes; at most PAIRS_MAX pairs."""
+        """Return, for at most PAIRS_MAX pairs of a probing tuple and an indexed tuple with equal keys, the positions of both."""
         count = self._count.take(codes, mode="clip")
         probes = count.astype(bool).nonzero()[0]
         count, first = count.take(probes), self._first.take(codes.take(probes))
@@ -319,14 +319,14 @@ class CodeOrder:
             self.refused += int(count[fitting:].sum())
             probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
         probe = probes.repeat(count)
-        # Positions in `_order`: for each probing tuple, those of all indexed tuples with an equal code.
+        # Positions in `_order` of the indexed tuples that match each probing tuple.
         within = (first - count.cumsum() + count).repeat(count)
         within += np.arange(len(within))
         return probe, self._order.take(within)
 
 
 def narrow(codes: Codes, size: int) -> npt.NDArray[Any]:
-    """Return the codes in 16 bits if they fit: numpy's stable sort of 16 bits is a fast radix sort."""
+    """Return the code numbers in 16 bits if possible: numpy's stable sort of 16 bits is a fast radix sort."""
     return codes.astype(np.uint16) if size <= 1 << 16 else codes
 
 

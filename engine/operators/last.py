@@ -56,7 +56,7 @@ NOWHERE = -1
 # Time later than every event time, in any unit.
 END = 2**62
 NEVER = np.iinfo(np.int64).min
-# Bytes of a row after the horizon in addition to its columns: for its code, its time and its position.
+# Bytes that a row takes in `_codes`, `_times` and `_places`, in addition to its columns.
 LATER_BYTES = 24
 HISTORY_FULL = "no room for earlier rows of keys in LAST BY"
 
@@ -77,7 +77,7 @@ class LastRows:
         self._at: Times = np.full(0, NEVER, np.int64)
         """Event time in µs of each key's newest row up to the horizon, by code of the key."""
         self._horizon = NEVER
-        # Rows after the horizon, which `_sort` orders by code and time.
+        # Rows after the event time `_horizon`, which `_sort` orders by key and time.
         self._codes: Codes = np.empty(0, np.intp)
         self._times: Times = np.empty(0, np.int64)
         self._places: Places = np.empty(0, np.intp)
@@ -126,7 +126,7 @@ class LastRows:
         holding.set_state(self.bytes)
 
     def pass_horizon(self, horizon: int) -> None:
-        """Move the horizon to this event time; the caller ensures that no tuple before this time will look up any more."""
+        """Set the event time before which no tuple will look up any more; the caller ensures that this is true."""
         if horizon > self._horizon:
             self._horizon = min(horizon, END)
             self._settle()
@@ -149,12 +149,12 @@ class LastRows:
         return [column.take(places) for column in self._columns]
 
     def _found_later(self, codes: Codes, times: Times) -> Places:
-        """Return, for each tuple, the position of the newest row after the horizon and up to the tuple's time, or NOWHERE."""
+        """Return, for each tuple, the position of the newest row after the event time `_horizon` and up to the tuple's time, or NOWHERE."""
         if not len(self._times):
             return np.full(len(codes), NOWHERE, np.intp)
         self._sort()
         moments = np.unique(self._times)
-        # A key's code and the rank of an event time are combined into one number, so that one search compares both.
+        # The code number of a key and the rank of an event time are combined into one number, so that one search compares both.
         most = len(moments) + 1
         rows = self._codes * most + np.searchsorted(moments, self._times, "right")
         wanted = codes * most + np.searchsorted(moments, times, "right")
@@ -164,7 +164,7 @@ class LastRows:
         return np.where(is_own, self._places.take(near), NOWHERE)
 
     def _sort(self) -> None:
-        """Sort rows after the horizon by code, time and arrival; of rows with equal code and time, keep only the last."""
+        """Sort the rows after the event time `_horizon` by key, time and arrival; of rows with equal key and time, keep only the last."""
         if self._is_sorted:
             return
         order = np.lexsort((self._places, self._times, self._codes))
@@ -175,7 +175,7 @@ class LastRows:
         self._is_sorted = True
 
     def _settle(self) -> None:
-        """Replace each stored row up to the horizon by a newer row of its key, if the horizon has passed the newer row."""
+        """Keep only the newest row of each key among the rows up to the event time `_horizon`."""
         passed = self._times <= self._horizon
         if not passed.any():
             return
@@ -191,7 +191,7 @@ class LastRows:
         self._codes, self._times, self._places = self._codes[left], self._times[left], self._places[left]
 
     def _forget_history(self, holding: Holding) -> None:
-        """Keep only the newest row of each key, and count the rows after the horizon as refused."""
+        """Keep only the newest row of each key, and count the rows after the event time `_horizon` as refused."""
         rows = len(self._times)
         horizon, self._horizon = self._horizon, END
         self._settle()
@@ -339,7 +339,7 @@ class LookUp:
         return self._answers(Train(train.columns, not_before(train.arrival, arrived), train.kept))
 
     def _pass_horizon(self) -> None:
-        """Move the horizon to the tuples' watermark, or to the oldest waiting tuple if that is older."""
+        """Move `rows` on to the tuples' watermark, or to the event time of the oldest waiting tuple if that is earlier."""
         mark = self.progress.marks[0]
         if mark == NO_PROGRESS:
             return

@@ -32,7 +32,7 @@ class UnmatchedRows:
 
 
 def nulls(like: Values, count: int) -> Values:
-    """Return a column of `count` NULLs of the same type."""
+    """Return a column of `count` NULLs, with the type of the column `like`."""
     valid = np.zeros(count, bool)
     if isinstance(like.data, pa.Array):
         return Values(like.type, pa.array([""] * count, pa.string()), valid)

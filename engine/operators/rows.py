@@ -140,7 +140,7 @@ class RowWindowOperator:
 
     def _answer(self, members: Train, each: Each, cause: float) -> Train:
         if not self._index.in_range and len(self._index) > max(FEW_KEYS, 2 * len(members)):
-            # Forget all keys, because a code is valid within one window only.
+            # Forget all keys, because the code numbers of keys are valid within one window only.
             self._index.keep(np.empty(0, np.intp))
         codes = self._index.codes([members.columns[key] for key in self._keys] or list(members.columns[:1]))
         pane = Pane()

@@ -49,8 +49,8 @@ class PaneOperator(Progressive):
 class WindowOperator:
     """Closes the windows of one query.
 
-    If queries with SLIDE AT MOST read the same panes, one scan combines windows of several queries. If the store already
-    holds tuples, the first window starts after them, because the existing panes may lack the measures of its aggregates.
+    If queries with SLIDE AT MOST read the same panes, one scan combines windows of several queries. If the pane store
+    already holds tuples, the first window starts after them, because the existing panes may lack the measures of its aggregates.
     """
 
     at_most = False
@@ -81,7 +81,7 @@ class WindowOperator:
         )
         if self.at_most and fresh is not None:
             schedule.start_after(self._reader, (fresh + self._range) // store.pane - 1)
-        # The store must hold the panes of the first window; otherwise they could be dropped once no shorter window needs them.
+        # The pane store must hold the panes of the first window; otherwise they could be dropped once no shorter window needs them.
         store.needs_from(self._reader, NO_PROGRESS if fresh is None else fresh)
 
     def process(self, train: Train) -> Train | None:
@@ -108,12 +108,12 @@ class WindowOperator:
         return self._store.pane
 
     def is_due(self, end: int) -> bool:
-        """Return True if a window with its end at pane number `end` is still to be closed."""
+        """Return True if the window that ends at the pane with number `end` is still to be closed."""
         behind = end * self._store.pane - self._next_end
         return self._next_end != NEVER_CLOSED and behind >= 0 and behind % self._slide == 0
 
     def close(self) -> None:
-        """Stop reading the store after the query was removed, so that the store can drop the panes of this query."""
+        """Stop reading the pane store after the query was removed, so that the store can drop the panes of this query."""
         self._store.forget(self._reader)
         self._schedule.leave(self._reader)
 

@@ -1,4 +1,4 @@
-"""Logical plans of queries: their nodes, equivalent plans, removal of unused columns, and the streams that a plan reads.
+"""Logical plans of queries: their parts, equivalent plans, removal of unused columns, and the streams that a plan reads.
 
 Start with `plan.py`. Imports `engine.data`.
 """

@@ -46,7 +46,7 @@ def key_places(query: Query, key: str, outputs: Mapping[str, Places]) -> Places:
 
 
 class KeyTrace:
-    """Finds, at each node of one query's plan, the columns that hold the key."""
+    """Finds the columns that hold the key, in each part of one query's plan."""
 
     def __init__(self, query: str, key: str, outputs: Mapping[str, Places]) -> None:
         self._query, self._key, self._outputs = query, key, outputs

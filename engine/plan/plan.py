@@ -1,7 +1,7 @@
 """Logical plan of a query: a typed and normalised description of its result, independent of the operators that compute it.
 
-Nodes are frozen and compare by value. Queries, or parts of queries, with the same result have equal plans, and the
-operator network builds them once. A node refers to columns of its input by position; names, which are for users, occur
+Its parts are immutable and compare by value. Queries, or parts of queries, with the same result have equal plans, and the
+operator network builds them once. A part refers to columns of its input by position; names, which are for users, occur
 only in `Project` and in a plan's `schema`. Every expression has a type, and all implicit casts are explicit.
 """
 
@@ -107,7 +107,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
-    """Window of the last `rows` tuples, which ends after every `slide` tuples; the node `Numbered` counts the tuples."""
+    """Window of the last `rows` tuples, which ends after every `slide` tuples; the plan `Numbered` counts the tuples."""
 
     rows: int
     slide: int
@@ -167,7 +167,7 @@ class Filter:
 class Numbered:
     """Plan that adds a column with the number of each tuple, in the order of arrival.
 
-    Plans that read this plan use that column as event time, up to a window of rows. A filter before that window removes
+    All plans between this plan and a window of rows use the new column as event time. A filter before the window removes
     tuples from the window, but does not change which numbers the window spans.
     """
 
@@ -204,7 +204,7 @@ class WindowAggregate:
 
 @dataclass(frozen=True)
 class IntervalJoin:
-    """Join of pairs with equal keys, right.time − left.time in [low, high], and a true residual condition.
+    """Join of pairs with equal keys, for which right.time − left.time is from low to high and the residual condition is true.
 
     The output has the columns of the left input, then the columns of the right input.
     """
@@ -221,7 +221,7 @@ class IntervalJoin:
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """Join of pairs with equal keys that are in the windows of both inputs at the same time (as in CQL)."""
+    """Join of pairs with equal keys that are in the windows of both inputs at the same time (as in the language CQL)."""
 
     left: Plan
     right: Plan

@@ -1,14 +1,14 @@
 """Computes by how much event time must advance until a new plan of a query can replace the running plan.
 
-New operators miss all tuples that were read before them; let L be the latest event time of these tuples. An output of a node
-is *complete* if no tuple up to L could have contributed to it. That holds for outputs later than L by at least
+New operators miss all tuples that were read before them; L is the latest event time of these tuples. An output of a part
+of a plan is *complete* if no tuple up to L could have contributed to it. That holds for outputs later than L by at least
 
     a window of time             its range plus its slide
     a join                       the largest distance in time between its two sides
-    other nodes                  0
+    other parts                  0
 
-plus the same distance of its inputs. A node that is also in the running plan already has its state, so its distance is 0.
-Progress of event time reaches a node later than it reaches the source, but by no more than this distance. So after twice the
+plus the same distance of its inputs. A part that is also in the running plan already has its state, so its distance is 0.
+Progress of event time reaches a part later than it reaches the source, but by no more than this distance. So after twice the
 distance, each answer of the old plan is also an answer of the new plan, and comes at the same time.
 
 1. Some plans have state that does not expire with event time, so they cannot be exchanged: windows of rows, last rows by key, and
@@ -46,7 +46,7 @@ class Unbounded(Exception):
 def wait_us(plan: Plan, running: Set[Plan]) -> int:
     """Return by how many µs event time must advance before the exchange.
 
-    `running` has the plans with operators that run already, and so have their state.
+    `running` has the plans with running operators; these operators have their state already.
     """
     return 2 * late_us(plan, running)
 

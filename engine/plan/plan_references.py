@@ -29,7 +29,7 @@ def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
 
 
 def check_lookups(plan: Plan, queries: Mapping[str, Query]) -> None:
-    """Raise InvalidInput if a [LAST BY …] joins a stream with itself.
+    """Raise InvalidInput if a join with [LAST BY …] joins a stream with itself.
 
     The operator policy would decide whether a row is stored before or after it looks up, and the answers would depend on that.
     """

@@ -1,4 +1,4 @@
-"""Removes columns from the inputs of joins that no node above the join uses.
+"""Removes columns from the inputs of a join if no part of the plan above the join uses these columns.
 
 Under a projection, each side of a join is first projected to its keys, its event time and other used columns: those in
 the residual condition and in the projection. The rest of the plan stays unchanged.

@@ -14,7 +14,7 @@ Known = StreamSchema | TableSchema | QueryOutput
 
 @dataclass(frozen=True)
 class SqlCatalog:
-    """Immutable mapping from names, whatever their case, to schemas; adding a name returns a new catalog."""
+    """Immutable mapping from names to schemas, which ignores the case of names; adding a name returns a new catalog."""
 
     entries: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
 

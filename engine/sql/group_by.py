@@ -72,7 +72,7 @@ class Grouped(Expressions):
         roots: Sequence[exp.Expr],
         where: str,
     ) -> None:
-        """Prepare to read all expressions over the results of the window, in `roots`.
+        """Prepare to read expressions over the results of the window; `roots` has all of these expressions.
 
         `bound` is the type of window_start and window_end; None for windows of rows, which have no bounds.
         """
@@ -271,7 +271,7 @@ def scaled_examples(scaling: str) -> str:
 
 
 def number_hint(name: str, argument: str, type_: DataType) -> str:
-    """Return a hint for an aggregate of numbers over a column that has other values."""
+    """Return a hint for an aggregate of numbers over a column that does not hold numbers."""
     if type_ == BOOLEAN:
         return f"count the rows where it is true: `COUNT_IF({argument})`"
     if type_ == TIMESTAMP:

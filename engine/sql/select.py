@@ -50,7 +50,7 @@ from engine.sql.unions import branches_of, united
 from engine.sql.windows import check_unit, window_of
 
 COLUMNS_MAX = 1_000
-# Maximum number of nodes of a plan: a query in WITH may be used twice, so plans can double with each level.
+# Maximum number of parts of a plan: a query in WITH may be used twice, so plans can double with each level.
 PARTS_MAX = 200
 # Maximum size of a subquery's expressions that are copied to each use; larger expressions are computed once.
 INLINE_MAX = 100

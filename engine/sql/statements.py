@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 100 * SQL_BYTES_MAX
 
 
 class Statement(NamedTuple):
-    """Statement of a file, with the numbers of lines and columns before it, which `PlanningError.moved` takes."""
+    """Statement of a file, with the numbers of lines and columns before it, so that errors name the line and column in the file."""
 
     kind: StatementKind
     text: str

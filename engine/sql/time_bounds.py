@@ -29,7 +29,7 @@ MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Lowest and highest allowed d = time(right) − time(left) in microseconds; None where d is not limited."""
+    """Lowest and highest allowed distance time(right) − time(left), in microseconds; None means no limit."""
 
     low_us: int | None = None
     high_us: int | None = None
@@ -47,7 +47,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """Linear expression left · time(left) + right · time(right) + constant_us."""
+    """Linear expression of two event times: left · time(left) + right · time(right) + constant_us."""
 
     left: int = 0
     right: int = 0
@@ -106,7 +106,7 @@ class TimeBounds:
         return None if found == Bound() else found
 
     def _at_most(self, kind: type[exp.Expr], first: Linear, second: Linear) -> Bound:
-        """Return the limits of the time distance that follow from first ≤ second, or from first < second if `kind` is exp.LT."""
+        """Return the limits of the time distance that follow from `first` ≤ `second`; if `kind` is exp.LT, from `first` < `second`."""
         difference = first.plus(second, -1)
         limit, unit = -difference.constant_us, self._unit_us()
         if kind is exp.LT:

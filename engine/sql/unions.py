@@ -74,7 +74,7 @@ def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relatio
 
 
 def _times(relation: Relation, row: Sequence[Expression]) -> dict[int, EventTime]:
-    """Return, by position, the columns of a branch that are event times."""
+    """Return the event-time columns of a branch of the union, by position."""
     times_by_place = {time.place: time for time in event_times(relation.plan)}
     return {
         place: times_by_place[column.place]

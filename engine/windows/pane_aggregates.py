@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# For each aggregate: the number that is subtracted from n in the divisor, and True for a standard deviation (a square root).
+# For each aggregate: the number of values minus the divisor, and True for a standard deviation (a square root).
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),
@@ -49,7 +49,7 @@ SKETCHED = {
 
 
 def measures_of(aggregate: Aggregate) -> set[Measure]:
-    """Return the measures that panes must hold for the aggregate."""
+    """Return the figures of each group, such as a count or a sum, that panes must hold for the aggregate."""
     place = aggregate.argument
     function = aggregate.function
     if aggregate.scaled:
@@ -69,15 +69,15 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
 
 
 def estimate_of(aggregate: Aggregate) -> Measure:
-    """Return the measure that holds a scaled aggregate, or its standard error."""
+    """Return the figure of a pane that holds a scaled aggregate, or its standard error."""
     of = {Aggregation.COUNT_ALL: "rows", Aggregation.COUNT: "count", Aggregation.SUM: "sum"}
     return f"{'error' if aggregate.error else 'scaled'} {of[aggregate.function]}", aggregate.argument
 
 
 def norm_of(aggregate: Aggregate) -> Measure:
-    """Return the measure from which the standard error of a scaled aggregate is computed.
+    """Return the figure of a pane from which the standard error of a scaled aggregate is computed.
 
-    For a sum, this measure holds √Σ x²·e. For a count, it holds Σ e, which is the square of that root if each x is 1.
+    Each value x counts for e tuples before shedding. For a sum, the figure is √(Σ x²·e); for a count, it is Σ e.
     """
     if aggregate.function is Aggregation.SUM:
         return "norm", aggregate.argument
@@ -87,7 +87,7 @@ def norm_of(aggregate: Aggregate) -> Measure:
 def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each: float = 1.0) -> Values:
     """Return the aggregate's value for each group.
 
-    If tuples were dropped, each tuple in the pane stands for `each` times as many tuples as the pane recorded.
+    If tuples were dropped, scaled aggregates count each tuple of the pane `each` times.
     """
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
     if aggregate.scaled:
@@ -123,8 +123,8 @@ def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each:
 def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> Values:
     """Return an estimate of a count or sum without shedding, or the standard error of such an estimate.
 
-    The square of the error is a sum over the tuples x, with f for `each`. A tuple stands for e tuples before shedding:
-    Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
+    Each tuple has a value x and stands for e·f tuples before shedding, where f is `each`. The square of the error is a sum
+    over the tuples: Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
     """
     data = measured(pane, estimate_of(aggregate), groups, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -143,7 +143,7 @@ def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> V
 
 
 def measured(pane: Pane, measure: Measure, groups: Codes, neutral: Any) -> Array:
-    """Return a measure of the groups; groups that the pane does not have yet get the value `neutral`."""
+    """Return a figure of each group, such as its sum; groups that the pane does not have yet get the value `neutral`."""
     state = pane.measures.get(measure)
     if state is None:
         return np.full(len(groups), neutral)

@@ -1,8 +1,8 @@
 """Panes: short stretches of event time from which all windows over one input and the same group keys are combined.
 
-Event time is divided into panes of equal length. A pane holds one array per measure, indexed by group code. A train is added
-to its panes once, however many windows there are. A window that closes combines the panes it covers. The aggregates of
-all readers (the windows) are computed from these measures:
+Event time is divided into panes of equal length. A pane holds one array per measure (such as a sum), with one
+element per group. A train is added to its panes once, however many windows there are. A window that closes combines the
+panes it covers. The aggregates of all readers (the windows) are computed from these measures:
 
     rows, count(x), sum(x), min(x), max(x), moments(x) (count, mean and squared deviations)
     values(x): all values, for medians, distinct counts, first and last
@@ -38,11 +38,11 @@ HALF, LOWER = 32, (1 << 32) - 1
 PANE_BYTES = 1000
 # Bytes that Python uses for one count of missing rows; there is one per pane and window end.
 MISSED_BYTES = 200
-# Bytes that a pane uses for each stored value besides the value itself: for its group code and its time.
+# Bytes that a pane uses for each stored value besides the value itself: for the number of its group and for its time.
 LISTED_BYTES = 16
 # Number of tuples before shedding that a tuple stands for: one number for all tuples, or an array with a number for each.
 Each = float | Array
-# Name of a measure and the position of its column; None instead of the position if the measure counts tuples.
+# Figure that a pane holds for each group: its name, such as "sum", and the position of its column (None if it counts tuples).
 Measure = tuple[str, int | None]
 
 
@@ -83,7 +83,7 @@ class Pane:
         return 0 if state is None else state.shape[-1]
 
     def keep(self, live: Codes, mapped: Codes) -> None:
-        """Keep only the measures of the groups with the codes `live`; `mapped` has the new code of each group."""
+        """Keep only the groups with the code numbers `live`; `mapped` has the new code number of each group."""
         for measure, state in self.measures.items():
             known = live[: np.searchsorted(live, state.shape[-1])]
             self.measures[measure] = state[..., known]
@@ -119,7 +119,7 @@ class PaneStore:
         self._compact_at = FEW_KEYS
         # Number of keys after the last search for unused keys; 0 if panes were removed since then.
         self._settled = 0
-        self.recodings = 0  # Number of times that group codes have changed
+        self.recodings = 0  # Number of times that the code numbers of groups have changed
 
     def add(self, train: Train) -> None:
         """Add a train's tuples to their panes."""
@@ -175,12 +175,12 @@ class PaneStore:
         self._tell()
 
     def youngest(self, start: int, end: int) -> list[Pane]:
-        """Return the existing panes with numbers in [start, end), the youngest first."""
+        """Return the existing panes with numbers from `start` up to `end` - 1, the youngest first."""
         panes = (self.panes.get(number) for number in range(end - 1, start - 1, -1))
         return [pane for pane in panes if pane is not None]
 
     def keep_beside(self, size: int) -> None:
-        """Set the bytes of the combined panes that are kept for windows answered later; these bytes count as state of the store."""
+        """Set the bytes of the combined panes that are kept for windows answered later; these bytes count as state of the pane store."""
         self._beside = size
         self._tell()
 
@@ -207,7 +207,7 @@ class PaneStore:
         self._floors.pop(reader, None)
 
     def compact(self) -> None:
-        """Forget the keys without tuples in any pane; all other keys get new codes."""
+        """Forget the keys without tuples in any pane; all other keys get new code numbers."""
         size = len(self.index)
         if not self._keys or size == self._settled:
             return
@@ -228,13 +228,13 @@ class PaneStore:
         self._tell()
 
     def _tell(self) -> None:
-        """Report the held bytes and groups to the memory account; the single group of a store without keys is not counted."""
+        """Report the held bytes and groups to the memory account; the single group of a pane store without keys is not counted."""
         if self._keys:
             self.holding.set_keys(len(self.index), self.index.bytes)
         self.holding.set_state(self._bytes + self._beside + MISSED_BYTES * len(self._missed))
 
     def _codes(self, columns: Sequence[Values]) -> Codes:
-        """Return the group codes of tuples; NO_CODE for tuples of new groups without room."""
+        """Return the code number of each tuple's group; NO_CODE if the group is new and there is no room for it."""
         if not self._keys:
             return self.index.codes([columns[self._time]])
         keys = [columns[key] for key in self._keys]
@@ -317,7 +317,7 @@ class Sizes:
     measures: int = 0
 
     def listed(self, columns: Sequence[Values]) -> int:
-        """Return the bytes that the tuples take in measures that keep every value, each with its group code and time."""
+        """Return the bytes that the tuples take in measures that keep every value, each with the number of its group and its time."""
         return sum([columns[place].data.nbytes + LISTED_BYTES * len(columns[place]) for place in self.places])
 
     def sketched(self, columns: Sequence[Values]) -> int:
@@ -361,7 +361,7 @@ def accumulate(
     time: int | None,
     each: Each,
 ) -> None:
-    """Add tuples with the given group codes to a pane's measures."""
+    """Add tuples to a pane's measures, such as counts and sums; `codes` has the group of each tuple."""
     pane.tuples += len(codes)
     pane.offered += len(codes) * each if isinstance(each, float) else float(each.sum())
     for measure in measures:
@@ -396,7 +396,7 @@ def accumulate(
 
 
 def merged_panes(panes: Iterable[Pane], measures: Collection[Measure]) -> Pane:
-    """Combine panes, in their order, into one pane with these measures; the given panes stay unchanged."""
+    """Combine panes, in their order, into a new pane with these measures; the old panes stay unchanged."""
     whole, own = Pane(), set[Measure]()
     with np.errstate(over="ignore", invalid="ignore"):
         for pane in panes:
@@ -440,7 +440,7 @@ def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> A
 
 
 def start_sum(size: int, kind: DataType | None) -> Array:
-    """Return zeros for sums; integers have two rows, for their upper and lower 32 bits, so that no sum overflows unseen."""
+    """Return zeros for sums. The upper and lower 32 bits of integers are summed in two separate rows, so that no sum overflows."""
     return np.zeros(size) if kind is None or kind.is_float else np.zeros((2, size), np.int64)
 
 
@@ -468,13 +468,13 @@ def add_sum(state: Array, codes: Codes, data: Array) -> None:
 
 
 def whole_sum(halves: Array) -> tuple[Array, Array]:
-    """Return the integer sums that are stored as two halves of 32 bits, and a mask of the sums that fit into int64."""
+    """Return integer sums from the sums of their upper and lower 32 bits, and a mask of the sums that fit into int64."""
     high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
     return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
 
 
 def approximate_sum(halves: Array) -> Array:
-    """Return the integer sums that are stored as two halves of 32 bits, as floats, which can hold any sum."""
+    """Return integer sums as floats, from the sums of their upper and lower 32 bits; floats can hold sums that int64 cannot."""
     sums: Array = halves[0] * float(1 << HALF) + halves[1]
     return sums
 
@@ -499,7 +499,7 @@ def add_moments(state: Array, codes: Codes, data: Array) -> None:
 
 
 def merged_moments(ours: Array, theirs: Array) -> Array:
-    """Combine counts, means and squared deviations of two parts without cancellation (Chan et al.)."""
+    """Combine counts, means and squared deviations of two panes, by a formula of Chan et al. with small rounding errors."""
     (count, mean, spread), (other_count, other_mean, other_spread) = ours, theirs
     total = np.maximum(count + other_count, 1)
     delta = other_mean - mean
@@ -522,7 +522,7 @@ def add_scaled_sum(state: Array, codes: Codes, data: Array, each: Each) -> None:
 
 
 def weighted(codes: Codes, data: Array | None, each: Each, size: int) -> Array:
-    """Return the sum of the values of each group, or the number of values without `data`; each value counts `each` times."""
+    """Return the sum of the values of each group; without `data`, return the number of values. Each value is counted `each` times."""
     if isinstance(each, float):
         return np.bincount(codes, data, minlength=size) * each
     return np.bincount(codes, each if data is None else data * each, minlength=size)
@@ -543,9 +543,9 @@ def add_error(state: Array, codes: Codes, data: Array, each: Each) -> None:
 
 
 def add_root(state: Array, codes: Codes, data: Array, weights: Each) -> None:
-    """Add x²·w for each value x with weight w to the square of its group's state.
+    """Add the square of each value, times its weight, to a sum of its group; `state` has the square roots of these sums.
 
-    The state is the root of a sum, and only values scaled to at most 1 are squared, so that no square overflows.
+    Values are divided by the largest value before they are squared, so that no square overflows.
     """
     values = np.abs(data.astype(np.float64, copy=False))
     largest = values.max(initial=0.0, where=np.isfinite(values)) or 1.0
@@ -592,7 +592,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Any, Each], None]] = {
     "error sum": add_error,
     "norm": add_root,
 }
-# Functions that combine a measure of two panes, by the name of the measure; measures that are not named are added.
+# Functions that combine a measure of two panes, by the name of the measure; all other measures are added.
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.maximum,

@@ -55,7 +55,7 @@ class WindowReader(Protocol):
     def measures(self) -> Collection[Measure]: ...
 
     def is_due(self, end: int) -> bool:
-        """Return True if the window still has to be answered at the end `end`."""
+        """Return True if the window that ends at pane number `end` still has to be answered."""
         ...
 
 
@@ -71,13 +71,13 @@ class WindowProgress:
 
 
 class WindowSchedule:
-    """Schedule that decides when the windows over one store are answered."""
+    """Schedule that decides when the windows over one pane store are answered."""
 
     def __init__(self, store: PaneStore, settings: WindowSettings) -> None:
         self._store, self._settings = store, settings
         self._readers: dict[str, WindowReader] = {}
         self._flexible: dict[str, WindowProgress] = {}
-        # Period of each value of SLIDE AT MOST, in panes; None after windows were added or removed.
+        # Actual slide of the windows with each value of SLIDE AT MOST, in panes; None after windows were added or removed.
         self._periods: Mapping[int, int] | None = None
         self._reached: int | None = None
         self._scans = Scans(store)
@@ -98,7 +98,7 @@ class WindowSchedule:
         self._change()
 
     def _change(self) -> None:
-        """Discard the periods, so that periods and window ends are determined again even if event time has not advanced."""
+        """Discard the chosen periods, so that periods and window ends are chosen again even if event time has not advanced."""
         self._periods = self._reached = None
 
     def period(self, name: str) -> int:
@@ -106,7 +106,7 @@ class WindowSchedule:
         return self._period(self._readers[name])
 
     def next_end(self, name: str) -> int | None:
-        """Return the first end that is not answered yet; None before the first event time."""
+        """Return the first end of the window that is not answered yet; None before the first event time."""
         reader = self._flexible[name]
         if reader.ends:
             return reader.ends[0]
@@ -117,12 +117,12 @@ class WindowSchedule:
         return end in self._flexible[name].ends
 
     def settled_upto(self, name: str) -> int | None:
-        """Return the pane up to which all ends are answered; None before the first event time."""
+        """Return the pane up to which all ends of the window are answered; None before the first event time."""
         reader = self._flexible[name]
         return reader.ends[0] - 1 if reader.ends else reader.last
 
     def start_after(self, name: str, pane: int) -> None:
-        """Start a window after this pane, so that its first end is later."""
+        """Start a window after this pane, so that the window's first end is after the pane."""
         self._flexible[name].last = pane
 
     def ends(self, name: str, reached: int) -> Iterator[int]:
@@ -204,7 +204,7 @@ class WindowSchedule:
         return self._flexible[name].reader.slide
 
     def _due(self, one: WindowProgress, reached: int, numbers: Sequence[int]) -> int | None:
-        """Return the next end if event time has reached it, otherwise None; skip a stretch without tuples in one step."""
+        """Return the next end if event time has reached it, otherwise None; skip a stretch without tuples at once."""
         due = self._following(one)
         if due > reached:
             return None
@@ -254,7 +254,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # New group codes make all cached panes invalid
+        if self._recodings != self._store.recodings:  # New group numbers make all cached panes invalid
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:
@@ -283,7 +283,7 @@ class Scans:
 
 
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
-    """Return the period of each value of SLIDE AT MOST; periods and slides are counted in panes."""
+    """Return, for each value of SLIDE AT MOST, the actual slide of its windows; both are numbers of panes."""
     windows: dict[tuple[int, bool], list[int]] = {}
     for reader in readers:
         windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)

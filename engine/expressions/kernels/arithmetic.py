@@ -40,7 +40,7 @@ def limits(type_: DataType) -> tuple[int, int]:
 
 
 def outside(values: Array, low: int, high: int) -> Mask | None:
-    """Return the mask of values outside [low, high]; None if all are inside."""
+    """Return the mask of values below `low` or above `high`; None if there are no such values."""
     if not values.size or (values.min() >= low and values.max() <= high):
         return None
     mask: Mask = (values < low) | (values > high)
@@ -126,9 +126,9 @@ def zeros(divisor: Array, dividend: Array) -> Mask | None:
 
 
 def remainder(left: Array, right: Array, low: int | None) -> tuple[Array, Array, Mask | None, Mask | None]:
-    """Return four arrays: the remainder, with the sign of the dividend; a divisor without 0; and two masks.
+    """Return the remainder with the sign of the dividend, the divisor, and two masks.
 
-    The masks have the rows where the divisor is 0, and the rows where the quotient overflows.
+    The masks have the rows where the divisor is 0, and the rows where the quotient overflows. In these rows, the returned divisor is 1.
     """
     nulls = zeros(right, left)
     divisor = right if nulls is None else np.where(nulls, right.dtype.type(1), right)
@@ -317,7 +317,7 @@ def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Ar
         places = np.flatnonzero(digits == wanted)
         if scale - wanted > DECIMAL_DIGITS_MAX:
             # The unit 10^19 is beyond int64. Values of at least 5·10^18 would round up to 10^19, and so overflow.
-            # All smaller values become 0.
+            # Values below 5·10^18 become 0.
             up = np.abs(values[places].astype(np.float64)) >= 5e18 if scale - wanted == 19 else False
             result[places], bad[places] = 0, up
             continue

@@ -170,8 +170,8 @@ NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
-    # Numbers in these simple notations are parsed by Arrow, all others by Python.
-    # An integer with more digits than these may be out of range.
+    # Arrow parses numbers in these simple notations, and Python parses all other numbers.
+    # The patterns limit the digits of integers, so that every matching integer is in the range of its type.
     TypeKind.INT32: r"^-?[0-9]{1,9}$",
     TypeKind.INT64: r"^-?[0-9]{1,18}$",
     TypeKind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",

@@ -128,8 +128,7 @@ def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
 
         def found(values: Array) -> Mask:
             places = np.searchsorted(numbers, values)
-            # A value above all constants gets a position past the end of `numbers`, which would be an index error.
-            # Position 0 is right for a value above all constants, because the first constant differs from this value as well.
+            # A value above all constants gets a position past the end of `numbers`, so it is compared with the first constant.
             places[places == len(numbers)] = 0
             mask: Mask = numbers[places] == values
             return mask

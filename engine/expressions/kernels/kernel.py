@@ -67,7 +67,7 @@ def each(column: Any) -> Iterable[Any]:
 
 
 def rows(*columns: Any) -> Iterable[tuple[Any, ...]]:
-    """Return an iterable of rows: tuples with a value of each column, at least one of which is an array."""
+    """Return an iterable of rows; at least one column is an array, and a constant is repeated for each row."""
     return zip(*map(each, columns), strict=False)
 
 

@@ -86,7 +86,7 @@ def build_right(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 def slicing(start: int, stop: int | None) -> Kernel:
     """Return a kernel that slices texts as Python does."""
-    # Arrow takes int64 positions, so larger positions are clipped to a limit that no text is longer than.
+    # Arrow takes int64 positions, so larger positions are reduced to a limit that exceeds the length of any text.
     most = 2**40
     start = max(min(start, most), -most)
     stop = None if stop is None else max(min(stop, most), -most)

@@ -59,7 +59,7 @@ def time_of_ms(milliseconds: Array) -> Checked:
 
 
 def truncation(unit: str) -> Callable[[Array], Array]:
-    """Return a function that truncates times to the beginning of the unit; weeks begin on Monday."""
+    """Return a function that truncates times to the beginning of a unit, such as a day; weeks begin on Monday."""
     if unit == "week":
         return lambda times: ((days(times) - MONDAY) // 7 * 7 + MONDAY) * DAY
     if unit in FIXED:

@@ -16,7 +16,7 @@ COMPUTED = {
 
 
 def computed(call: Call) -> Literal | None:
-    """Return the value of a call with constant arguments; None if the call would fail, so that the engine counts its failures."""
+    """Return the value of a call with constant arguments; None if the call would fail, because only the engine counts failures."""
     values = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     if call.function not in COMPUTED:
         return None
@@ -26,7 +26,7 @@ def computed(call: Call) -> Literal | None:
 
 
 def value_of(expression: Call | Cast) -> Literal | None:
-    """Return the value of a call or a cast of constants; None if the engine would fail the row."""
+    """Return the value of a call or a cast of constants; None if the value cannot be computed."""
     failures = RowFailures()
     (values,) = compile_projection([expression])(ONE_ROW, failures)
     if failures.rows is not None:

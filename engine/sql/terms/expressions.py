@@ -48,7 +48,7 @@ REPEATED_MAX = 20_000
 
 
 class Expressions:
-    """Reader that turns parsed expressions over the columns of a scope into plan expressions."""
+    """Reader that turns parsed expressions over the visible columns into plan expressions."""
 
     def __init__(self, scope: Scope, offsets: Sequence[int | None], where: str) -> None:
         """Prepare to read expressions of the clause `where`, which messages name.

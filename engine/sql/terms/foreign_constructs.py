@@ -374,7 +374,10 @@ CHANGES = {
 
 
 def statement_refused(words: Sequence[str]) -> tuple[str, str] | None:
-    """Return title and hint for a statement that changes data; None for any other statement. `words` are the statement's first words in capitals."""
+    """Return title and hint of the error for a statement that changes data; None for any other statement.
+
+    `words` are the statement's first words in capitals.
+    """
     if not words or words[0] not in CHANGES:
         return None
     name = words[0]
@@ -430,7 +433,7 @@ def is_known(name: str) -> bool:
 
 
 def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, str]:
-    """Return title, value and hint for a call of an unknown function; `aggregates` is True where an aggregate is needed."""
+    """Return title, value and hint of the error for a call of an unknown function; `aggregates` is True where an aggregate is needed."""
     construct = function_named(name)
     if construct is not None:
         titled = "{name}" in construct.title
@@ -445,7 +448,7 @@ def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, 
 
 
 def unknown_part(name: str) -> tuple[str, object, str] | None:
-    """Return title, value and hint for a part of a time that EXTRACT does not support; None for a supported part."""
+    """Return title, value and hint of the error for a part of a time that EXTRACT does not support; None for a supported part."""
     if ALIASES.get(name, name) in PARTS:
         return None
     return "there is no such part of a time", name, "use " + ", ".join(PARTS)

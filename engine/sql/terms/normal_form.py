@@ -99,7 +99,7 @@ def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expressio
     if argument.type.is_integer and type_ in (
         INT64,
         FLOAT64,
-    ):  # This frequent cast is computed without a call of the engine
+    ):  # Casts of integers are frequent, so they are computed without the engine
         return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
     constant = value_of(Cast(argument, type_, try_))
     if constant is None:
