@@ -49,7 +49,7 @@ STRIPPED = "-s -w"
 
 
 class BuildError(Exception):
-    """A program that cannot be built here, with the reason in one line."""
+    """Error for a program that cannot be built on this machine, with the reason in one line."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def operator_versions() -> list[str]:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Let one process at a time write to the cache."""
+    """Hold a lock during which no other process writes to the cache."""
     with (cache_folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

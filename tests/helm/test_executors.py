@@ -12,7 +12,7 @@ from configs.documents.declarations import SessionDeclaration, documents_of
 from tests.helm.chart import CHART, RELEASE, containers, named, rendered
 
 pytestmark = pytest.mark.helm
-# Beginnings of Spark settings: the user chooses the last part of such a setting's name.
+# Any name that begins like this is a valid name of a Spark setting, because users choose the rest of the name.
 PREFIXES = ("spark.kubernetes.executor.label.",)
 
 

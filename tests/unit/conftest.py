@@ -15,7 +15,7 @@ from tests.support.terminal import VARIABLES, Terminal
 
 @pytest.fixture
 def dirs() -> Iterator[RunDirs]:
-    """Return folders like those of a running system, but without processes."""
+    """Return the folders of a system, as if the system were running."""
     with TemporaryDirectory() as base:
         found = RunDirs(Path(base), "s", "n")
         held = found.hold()
