@@ -1,4 +1,4 @@
-"""The console of a service without a running system: signing in, navigation, refused input, changes, keys, and a service that goes away."""
+"""The console of a service without a running system: signing in, navigation, refused input, changes, keys, and a service that stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants, priority classes and queries in the console: what each key may see, and changes with their previews and refusals."""
+"""Tenants, priority classes and queries in the console: what each key may see, and the changes that the console previews, makes or refuses."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def operator(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[st
 
 @pytest.fixture(scope="class")
 def empty(plane: ControlPlane, operator: str, request: pytest.FixtureRequest) -> Iterator[Release]:
-    """A namespace in which a release is about to be installed."""
+    """A namespace in which no release is installed yet."""
     values = request.param
     with release(plane, f"{values}-{operator.replace('.', '-')}", values) as made:
         yield made
@@ -108,6 +108,6 @@ def run(plane: ControlPlane, *arguments: str) -> None:
 
 def add_kinds(plane: ControlPlane, files: str) -> None:
     """Add definitions of custom resources, and wait until the server accepts objects of these kinds."""
-    # The definitions are created, not applied, because some are too long for the annotation that `apply` adds.
+    # The definitions are created, not applied, because some definitions are too long for the annotation that `apply` adds.
     run(plane, "create", "--filename", files)
     run(plane, "wait", "--for=condition=Established", "--timeout=60s", "--filename", files)

@@ -61,7 +61,7 @@ class Node:
 
 @contextmanager
 def node(machine: Machine, plane: ControlPlane) -> Iterator[Node]:
-    """Start containerd, the kubelet, Services, names and NetworkPolicies of the cluster, and wait until the node is ready."""
+    """Start containerd, the kubelet, and the programs for Services, DNS and NetworkPolicies. Wait until the node is ready."""
     joined = Node(machine, plane)
     files = machine.folder / "lib" / "node"
     (files / "networks").mkdir(parents=True)

@@ -124,7 +124,7 @@ def command_line(pid: int) -> str:
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
-    """Start a machine with its data in `folder`, and remove every trace of it at the end."""
+    """Start an isolated machine with its data in `folder`. At the end, remove the machine with all its processes and cgroups."""
     pause = folder / "pause"
     run("gcc", "-static", "-O2", "-o", pause, PARTS / "pause.c")
     group_name = f"{LINK}-{secrets.token_hex(4)}"
@@ -134,7 +134,7 @@ def machine(folder: Path) -> Iterator[Machine]:
 
 @contextmanager
 def first_process(folder: Path, pause: Path) -> Iterator[int]:
-    # The kernel kills the machine when the test process ends, even if the test process is killed.
+    # When the test process ends or is killed, the kernel kills the isolated machine.
     isolated = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--net", "--pid", "--fork"]
     log = folder / "machine.log"
     with log.open("wb") as output:

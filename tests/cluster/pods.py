@@ -123,7 +123,7 @@ class PodWatch:
 
 @contextmanager
 def watched_pods(api: Api, namespace: str, folder: Path, is_real: bool) -> Iterator[PodWatch]:
-    # Each thread has a client of its own, because a watch keeps its connection open.
+    # Each thread needs a separate client, because a watch keeps the connection of its client busy.
     runs = ScriptRuns(Api(api.address, api.ca, api.token), folder)
     watch = PodWatch(Api(api.address, api.ca, api.token), namespace, runs, is_real)
     failures: list[Exception] = []

@@ -1,7 +1,7 @@
 """Programs of a Kubernetes cluster, built from pinned Go modules and kept in a cache.
 
 Each folder of `modules/` is a Go module. Its go.mod pins versions, its go.sum pins contents, and its `tool` lines name the programs to build.
-A folder with source of its own is such a program.
+A folder with source code is a program, too.
 Some folders also supply files of their modules: definitions of custom resources, or stages of kwok.
 
 `python -m tests.cluster.programs` builds what the cache lacks. The cache is `~/.cache/weir/cluster` or `WEIR_CLUSTER_CACHE`. Its folders are

@@ -1,4 +1,4 @@
-"""A release of the chart in a namespace of its own, on a real control plane."""
+"""A release of the chart in a separate namespace, on a real control plane."""
 
 from __future__ import annotations
 

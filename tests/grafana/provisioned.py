@@ -21,7 +21,7 @@ SOURCE_URL = "http://127.0.0.1:1"
 
 
 def write_provisioning(folder: Path) -> None:
-    """Write the dashboards of docs/dashboards.md, the dashboards of a release of the chart, and a data source."""
+    """Write dashboards for the provider of docs/dashboards.md, the dashboards of one release of the chart, and a data source."""
     for name in ("dashboards", "datasources", "plugins", "alerting", "notifiers", "access-control"):
         (folder / name).mkdir()
     provider = documented_provider()

@@ -22,7 +22,7 @@ ALL_KEPT = dict.fromkeys(ALL_NEW, "unchanged")
 
 
 def push(weir: Terminal, organisation: Organisation, token: str, *options: str) -> dict[str, str]:
-    """Push successfully, and return what was done with each object, by its uid."""
+    """Push the dashboards. Return the action for each object in Grafana, by the uid of the object."""
     outcome = pushed(weir, organisation, token, *options, "-o", "json")
     assert (outcome.code, outcome.err) == (0, "")
     return {step["uid"]: step["action"] for step in outcome.json}

@@ -1,6 +1,6 @@
 """Containers of a pod, run as processes of this machine and isolated from each other as in a cluster.
 
-A pod has a namespace of mounts, in which its volumes in memory are mounted. Each container has a root file system of its own with
+A pod has a namespace of mounts, in which its volumes in memory are mounted. Each container has a separate root file system with
 the volumes that the container mounts, and its own process namespace, unless the pod shares one (`shareProcessNamespace`). All
 containers use this machine's network.
 """
@@ -54,7 +54,7 @@ class Mount:
 
 
 class Sandbox:
-    """Namespaces of a pod. They exist as long as a process that only waits."""
+    """Namespaces of a pod, which a waiting process keeps open."""
 
     def __init__(self, memory: Mapping[Path, int], shares_processes: bool) -> None:
         """`memory` contains the folder and the size in bytes of each volume that is kept in memory."""
@@ -68,7 +68,7 @@ class Sandbox:
         assert self._process.stdout.readline() == b"ready\n"
 
     def command(self, work: Path, mounts: Iterable[Mount], command: Sequence[str]) -> list[str]:
-        """Return a command line that runs `command` in a container of the pod. The empty folder `work` is for the container's file system."""
+        """Return a command line that runs `command` in a container of the pod. The folder `work` is for the container's files."""
         joined, made = ["--mount"], ["--mount", "--mount-proc"]
         if self._shares_processes:
             joined += ["--pid"]

@@ -61,7 +61,7 @@ def test_executors_run_as_the_account_of_the_driver() -> None:
 
 
 def test_executors_reserve_enough_memory_for_their_python_processes() -> None:
-    """Spark adds a tenth of the heap by default, but the Python processes of an executor need more."""
+    """Check the memory beyond the heap. By default it is a tenth of the heap, but the Python processes of an executor need more."""
     assert session().conf["spark.executor.memoryOverheadFactor"] == "0.4"
 
 

@@ -167,7 +167,7 @@ def test_jars_of_the_image_are_pinned_by_version_and_checksum() -> None:
     assert (set(found), len(set(found.values()))) == (wanted, len(wanted))
     assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in found.values())
     assert any(name.startswith(KAFKA_ARTIFACT) for name in found)
-    # The image adds only jars that Spark lacks, because of two versions of a jar, Java would load only one.
+    # The image adds only jars that Spark lacks. If a jar existed in two versions, Java would load only one version.
     bundled = {jar.name.rpartition("-")[0] for jar in (Path(pyspark.__file__).parent / "jars").iterdir()}
     assert not {name.rpartition("-")[0] for name in found} & bundled
 

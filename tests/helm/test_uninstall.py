@@ -1,4 +1,4 @@
-"""`helm uninstall` with Redis: the RayCluster goes first, while the Secrets that its clean-up needs still exist."""
+"""`helm uninstall` with Redis: the RayCluster is deleted first, while the Secrets for its clean-up still exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feeds publish each message of a real Kafka broker once, even if the broker is killed, requires a login or loses messages."""
+"""Feeds publish each message of a real Kafka broker once, even if the broker is killed. Other tests use logins and lost messages."""
 
 from __future__ import annotations
 

@@ -177,6 +177,6 @@ def test_a_class_without_input_keeps_its_target() -> None:
 def load(
     name: str, priority: float, target_ms: float, processors: float, max_drop: float = 0.95
 ) -> ClassLoad:
-    """Return a class with this load from ten batches per second, where each row costs 0.2 µs."""
+    """Return a class with a load in processors. The class gets ten batches per second, and each row costs 0.2 µs."""
     declared = PriorityClass(name=name, priority=priority, delay_target_ms=target_ms, max_drop=max_drop)
     return ClassLoad(declared, (InputLoad(processors / 0.2e-6, 0.2e-6, 100e-6, batch_s=0.1, calls=10),))

@@ -1,4 +1,4 @@
-"""Forecasts of a class under another plan from measurements under the current plan, and the switch to the best plan."""
+"""Forecasts for other plans of a class, made from measurements under the current plan, and the switch to the best plan."""
 
 from __future__ import annotations
 

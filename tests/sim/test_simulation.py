@@ -113,7 +113,7 @@ def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits() -> None:
 
 
 def test_the_slowdown_of_a_pair_excludes_the_wait_for_its_partner() -> None:
-    # The ideal time T is 2 ms for each side of the join and 1 ms for the projection.
+    # The time T of a pair is 5 ms: 2 ms for each side of the join, and 1 ms for the projection.
     # The join has processed the tuple of s long before the tuple of t arrives.
     network = {"n": queries(pair=[join(10, 1, 2), project(1)])}
     alone = tenant("c", {"s": at(0), "t": at(1)}, policy={"kind": "hr"})

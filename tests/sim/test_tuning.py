@@ -1,5 +1,6 @@
-"""A class that tunes itself, in virtual time. If an operator call has a fixed cost, the policy that theory
-recommends for an objective is not always best; the class finds the best.
+"""A class that tunes itself, in virtual time.
+
+If an operator call has a fixed cost, theory may recommend a policy that is not the best. The class finds the best policy.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ BROKEN_AFTER = 10
 
 
 class Node:
-    """Test node with streams. If its Flight server restarts, the logs stay, but batches that were sent in part are lost."""
+    """Test node with streams. If its Flight server restarts, the logs stay, but the parts of unfinished batches are lost."""
 
     def __init__(self, folder: Path) -> None:
         self.dirs = RunDirs(folder, "t", "n")

@@ -1,4 +1,4 @@
-"""The connector in a real Spark publishes each row once despite failures, and its errors name the cause."""
+"""The connector in a real Spark publishes each row once despite failures. Error messages of the connector name the cause."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def dirs() -> Iterator[RunDirs]:
 
 @pytest.fixture
 def no_room() -> Callable[[], AbstractContextManager[None]]:
-    """Return a context manager during which this process cannot write to files, as if the disk were full."""
+    """Return a context manager in which this process cannot write to files, as if the disk were full."""
 
     @contextmanager
     def limited() -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""`make setup` prepares a checkout once, and again after the checkout was moved."""
+"""`make setup` prepares a checkout only once, but prepares a moved checkout again."""
 
 from __future__ import annotations
 

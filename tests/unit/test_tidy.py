@@ -165,9 +165,7 @@ def modules() -> list[Module]:
 
 @dataclass
 class Mentions(ast.NodeVisitor):
-    """Visitor that collects every use of an imported or built-in name, by its full name, with the call if the
-    name is called.
-    """
+    """Visitor that collects each use of an imported or built-in name: the full name, and the call if the name is called."""
 
     means: dict[str, str]
     """Full name by each imported local name of the module."""

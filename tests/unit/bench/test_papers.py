@@ -36,7 +36,7 @@ def means(run: Simulation) -> list[float]:
 
 
 def met(run: Simulation) -> list[bool]:
-    """Return for each class if 95% of its response times are within its delay target."""
+    """Return, for each class, True if 95% of its response times are within its delay target."""
     return [one["response_ms"]["p95"] <= one["delay_target_ms"] for one in classes_of(run)]
 
 
@@ -81,7 +81,7 @@ def test_double_load_without_load_management_misses_targets() -> None:
     ("usage", "shares", "after", "broken"),
     [
         ((0.1, 0.5, 5.0), (0.6, 0.3, 0.1), (0.335, 0.165, 0.5), []),
-        # Class 2 stays below its original share; every other criterion holds.
+        # Class 2 stays below its original share. All other criteria of a redistribution hold.
         ((0.5, 2.0, 0.5), (0.7, 0.2, 0.1), (0.7, 0.2, 0.1), [1]),
         # Class 3 gets capacity although class 2, which has a higher priority, still demands capacity.
         ((0.1, 2.0, 5.0), (0.6, 0.3, 0.1), (0.3, 0.3, 0.4), [2]),

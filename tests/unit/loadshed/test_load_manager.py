@@ -141,8 +141,8 @@ def test_a_class_that_already_sheds_lowers_keep_by_the_excess_of_its_admitted_lo
 def test_the_queue_is_limited_to_what_can_be_processed_in_time() -> None:
     gold = manager(Control(0.5, 0.5))
     _, set_keep, trim = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
-    # The queue may hold 0.105 s of work: 0.7 of the delay target of 0.3 s, with a headroom of 0.5.
-    # 0.15 s of work arrive in the next cycle. A fifth is accepted, 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
+    # The queue may hold 0.105 s of work: 0.7 of the delay target of 0.3 s, times the headroom of 0.5.
+    # In the next cycle, 0.15 s of work arrive, and a fifth is accepted: 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
     assert isinstance(set_keep, SetKeep)
     assert set_keep.keep == pytest.approx(0.2)
     assert isinstance(trim, TrimQueue)
@@ -466,7 +466,7 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
 @pytest.mark.parametrize(
     ("terms", "target_ms", "room"),
     [
-        # A tuple costs 0.02 ms. The queue has room for the work of half a processor in ten delay targets, but in at least one second.
+        # A tuple costs 0.02 ms. The queue has room for what half a processor can process in ten delay targets, and in at least one second.
         ({"max_drop": 0.05}, 300, 75_000),
         ({"max_drop": 0.94}, 300, 75_000),
         ({"max_drop": 0.0}, 20, 25_000),

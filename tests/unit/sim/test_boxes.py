@@ -225,8 +225,8 @@ def test_the_wait_of_a_pair_for_its_partner_is_no_slowdown() -> None:
     left([10.0])
     pairs, _ = right([10.0, 11.0, 50.0])
     # The first right tuple waits for no earlier tuple.
-    # The second right tuple arrives 1 s later, while the left side still processes its tuple.
-    # The third right tuple arrives after the left side has finished its tuple.
+    # The second right tuple arrives 1 s later, while the left side still processes the left tuple.
+    # The third right tuple arrives after the left side has finished the left tuple.
     assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
     pairs, _ = left([90.0])
     assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]

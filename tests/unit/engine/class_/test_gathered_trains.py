@@ -35,7 +35,7 @@ def train(first: int, size: int, arrival: float = 1.0, kept: float = 1.0) -> Tra
 
 
 def taken(node: QueuedOperator, most: int) -> list[Any]:
-    """Take trains until the queue is empty. Return the tuples of each train, their arrivals, and the fraction kept of the input."""
+    """Take trains until the queue is empty. Return the tuples of each train, their arrivals, and the kept fraction of the input."""
     found = []
     while node.queue:
         one = node.dequeue(most)
@@ -117,7 +117,7 @@ def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() 
     st.lists(st.integers(1, 12), max_size=4),
 )
 def test_kept_fractions_account_for_dropped_tuples(sizes: list[tuple[int, float]], drops: list[int]) -> None:
-    """Check that the tuples of each remaining train, divided by the fraction that was kept, add up to the whole input."""
+    """Check that the numbers of remaining tuples, divided by the fractions that were kept, add up to the whole input."""
     node = source()
     for size, kept in sizes:
         node.enqueue(train(0, size, kept=kept))

@@ -1,4 +1,4 @@
-"""Limits of the state of a class: what does not fit is refused and counted, the rest is processed, and room is freed again."""
+"""Limits on the state of a class: queries and tuples beyond a limit are refused and counted, and expired state frees room again."""
 
 import gc
 import tracemalloc

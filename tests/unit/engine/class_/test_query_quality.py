@@ -89,7 +89,7 @@ def test_answers_are_valued_by_the_graph_of_their_query_or_class() -> None:
     assert q.utility is not None
     assert r.utility is not None
     assert (q.utility.mean, q.utility.missed) == pytest.approx(((3 * 0.7 + 0) / 4, 4))
-    # The step graph of the class's target has utility 1 up to 100 ms and 0 from 200 ms on.
+    # Query r has no graph. By the delay target of the class, its utility is 1 up to 100 ms and 0 from 200 ms on.
     assert (r.utility.mean, r.utility.missed) == pytest.approx(((3 * 1 + 0.5) / 4, 1))
     assert (q.responses.count, q.stale_s, q.stale_share(11.0)) == pytest.approx((4, 0.23, 0.023))
 
@@ -266,7 +266,7 @@ def test_the_ideal_time_of_an_answer_is_the_sum_of_mean_operator_costs(rows: Row
 
 
 class Ticking:
-    """Clock that each reading of the processor time advances by 1 s."""
+    """Clock that advances by 1 s whenever the processor time is read."""
 
     now = 0.0
 
@@ -290,12 +290,12 @@ def test_waiting_for_a_join_partner_is_not_slowdown(sql: str, order: str) -> Non
     clock, runner = Ticking(), ClassRunner(lambda query, train: None, train_max=1)
     runner.add(*planned({"q": Statement(sql, "")}))
     for number, stream in enumerate(order):
-        # Each tuple arrives long after the last tuple was processed. Tuples 0 and 1 are partners, and so are 2 and 3.
+        # Each tuple arrives long after the tuple before was processed. Tuples 0 and 1 are partners, and so are 2 and 3.
         clock.now += 100
         rest = {"g": "a", "x": 1.0, "n": 1, "b": True, "d": Decimal(1)}
         batch = batch_of(stream, [{"id": number, "ts": number, "k": 1 + number // 2, **rest}])
         runner.offer(stream, train_from_arrow(batch, SCHEMAS[stream].schema, clock.now))
-        clock.now -= 1  # The first operator call reads the clock, which advances the clock by 1 s.
+        clock.now -= 1  # The first operator call advances the clock by 1 s.
         runner.run(math.inf, lambda: clock.now, clock.cpu)
     quality = runner.answers.quality["q"]
     quality.slowed(*runner.scheduled.alone()["q"])

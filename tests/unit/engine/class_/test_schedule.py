@@ -158,7 +158,7 @@ def test_results_of_a_scan_are_used_for_the_right_keys_although_older_keys_expir
         )
     )
     for second in range(seconds):
-        # All keys change every three seconds. Keys that are close together would themselves serve as group codes.
+        # All keys change every three seconds. Keys that are far apart get new numbers, which change when keys expire.
         own = (np.arange(keys, dtype=np.int64) + second // each_s * keys) * FAR
         times = np.full(keys, second * SECOND)
         runner.offer("t", Train((Values(INT64, times), Values(INT64, own)), same_arrival(0.0, keys)))

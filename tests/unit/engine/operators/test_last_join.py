@@ -106,7 +106,7 @@ def test_memory_grows_with_keys_not_rows_and_keys_are_limited() -> None:
         offer(run, "s", {"at": second, "id": 0, "k": 9})
         offer(run, "t", *({"at": second, "k": place % 3, "n": second} for place in range(1000)))
     account = run.runner.network.account
-    assert account.state < 1 << 19  # The rows that have arrived have about 5 MB.
+    assert account.state < 1 << 19  # The rows that have arrived take about 5 MB.
     offer(run, "t", {"at": 49, "k": 100_000, "n": 1})
     offer(run, "s", {"at": 50, "id": 1, "k": 100_000}, {"at": 50, "id": 2, "k": 2})
     run.finish()

@@ -20,7 +20,7 @@ def account(
     borrow_limit: float = 1.0,
     min_share: float = 0.0,
 ) -> ClassAccount:
-    """Return the account of gold, silver or bronze, by default at its original share."""
+    """Return the account of class gold, silver or bronze, by default with its original share."""
     original = ORIGINALS[name]
     return ClassAccount(
         name,

@@ -1,4 +1,4 @@
-"""Refresh frequencies of mirrored objects: the thesis's example of five objects, and the limits of the formulas."""
+"""Refresh frequencies of mirrored objects: the example of five objects in Carney's thesis, and extreme values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGES = [1, 2, 3, 4, 5]
     [
         ([1, 1, 1, 1, 1], [1.15, 1.36, 1.35, 1.14, 0.00]),
         ([1, 2, 3, 4, 5], [0.33, 0.67, 1.00, 1.33, 1.67]),
-        # The frequency of the first object is 1.6857. The thesis prints 1.68.
+        # The frequency of the first object is 1.6857. Carney's thesis prints 1.68.
         ([5, 4, 3, 2, 1], [1.68, 1.83, 1.49, 0.00, 0.00]),
     ],
 )
@@ -26,7 +26,7 @@ def test_five_objects_are_refreshed_as_in_the_thesis(interests: list[float], pri
 
 
 def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size() -> None:
-    """Check a million objects. The largest example of the thesis (Table 2.3) has half as many; the sizes follow its Figure 2.11."""
+    """Check a million objects. The largest example of Carney's thesis (Table 2.3) has half as many. Sizes are as in its Figure 2.11."""
     count, rng = 1_000_000, np.random.default_rng(1)
     changes, sizes = rng.gamma(1.0, 2.0, count), 1.0 + rng.pareto(1.1, count)
     interests = 1.0 / np.arange(1, count + 1)

@@ -1,4 +1,4 @@
-"""Selectivity S, expected cost C̄ and processing time T of segments, and slopes of the policy `chain`, compared with figures by hand."""
+"""Selectivity S, expected cost C̄ and time T of segments, and slopes of the policy `chain`, compared with calculations by hand."""
 
 from collections.abc import Sequence
 
@@ -80,7 +80,7 @@ SHARED = Network(
 
 def test_a_shared_operator_has_the_sum_of_selectivities_and_costs_of_its_queries() -> None:
     segments = SHARED.segments(estimates((1, 0.5), (3, 0.4), (9, 0.1)))
-    # For two queries, the cost of the shared operator counts once, and the selectivities add up. T is the smaller of the two times T.
+    # For two queries, the cost of the shared operator counts once, and the selectivities add up. T is the smaller T of the two queries.
     assert_segments(segments, (0.5 * (0.4 + 0.1), 1 + 0.5 * (3 + 9), 4), (0.4, 3, 4), (0.1, 9, 10))
 
 
@@ -120,19 +120,19 @@ def slopes(network: Network, *cost_and_selectivity: tuple[float, float]) -> list
 
 
 def test_operators_of_one_segment_of_the_lower_envelope_have_the_same_slope() -> None:
-    # After the processing times 0, 1, 2 and 6, a tuple takes 1, 0.9, 0.2 and 0 of its first memory.
+    # After 0, 1, 2 and 6 time units of processing, a tuple takes 1, 0.9, 0.2 and 0 units of memory.
     # Operator b releases memory faster than a, so a and b both have their joint slope: 0.8 of the memory in 2 time units.
     # Operator c has the slope 0.2/4: c takes 20 per tuple, and 0.2 of the tuples reach c.
     assert slopes(CHAIN, (1, 0.9), (1 / 0.9, 2 / 9), (20, 1)) == pytest.approx([0.4, 0.4, 0.05])
 
 
 def test_if_slopes_fall_along_a_chain_each_operator_has_its_own_slope() -> None:
-    # After the processing times 0, 1, 2 and 4, a tuple takes 1, 0.5, 0.25 and 0 of its first memory.
+    # After 0, 1, 2 and 4 time units of processing, a tuple takes 1, 0.5, 0.25 and 0 units of memory.
     assert slopes(CHAIN, (1, 0.5), (2, 0.5), (8, 1)) == pytest.approx([0.5, 0.25, 0.125])
 
 
 def test_an_operator_that_multiplies_tuples_gets_the_slope_of_its_successors() -> None:
-    # After the processing times 0, 1 and 3, a tuple takes 1, 2 and 0 of its first memory, so only the second operator releases memory.
+    # After 0, 1 and 3 time units, a tuple takes 1, 2 and 0 units of memory. Only the second operator releases memory.
     network = Network((ScheduledOperator("a", (1,), source=True), ScheduledOperator("b")))
     assert slopes(network, (1, 2.0), (1, 0.5)) == pytest.approx([1 / 3, 1 / 3])
 
@@ -145,6 +145,6 @@ def test_the_slope_of_an_operator_counts_smaller_tuples_as_released_memory() -> 
 
 def test_a_shared_operator_takes_the_best_slope_of_its_paths_in_any_order() -> None:
     # The shared operator halves the memory in 1 time unit. The next operator releases the other half in 2 or in 0.5 time units.
-    # On the path with 0.5, the later operator is faster, so both operators have the joint slope 1/1.5.
+    # If the next operator needs 0.5 time units, it releases memory faster, so both operators have their joint slope, 1/1.5.
     assert slopes(SHARED, (1, 0.5), (4, 1), (1, 1)) == pytest.approx([1 / 1.5, 0.25, 1 / 1.5])
     assert slopes(SHARED, (1, 0.5), (1, 1), (4, 1)) == pytest.approx([1 / 1.5, 1 / 1.5, 0.25])

@@ -103,8 +103,8 @@ def test_static_policies_run_queries_by_priority_and_break_ties_by_number(
     ("kind", "younger_head", "while_older_leads", "when_younger_leads"),
     [
         ("lsf", 9.0, 11.9, 12.1),  # The waits divided by T are equal at time 12: 12/8 and 3/2.
-        ("brt", 4.0, 19.9, 20.1),  # The waits times S/C̄ are equal at time 20: 20·0.1 and 16·0.125.
-        # The waits times S/(C̄·T²) are equal at time 10: 10·0.8/8³ and 0.5·0.25/2³.
+        ("brt", 4.0, 19.9, 20.1),  # The products of wait and S/C̄ are equal at time 20: 20·0.1 and 16·0.125.
+        # The products of wait and S/(C̄·T²) are equal at time 10: 10·0.8/8³ and 0.5·0.25/2³.
         ("bsd", 9.5, 9.9, 10.1),
     ],
 )
@@ -134,7 +134,7 @@ def test_operators_without_cost_or_output_are_picked_too(kind: str, clusters: in
 
 
 def test_a_cluster_runs_its_oldest_tuple_first() -> None:
-    # The times T are 2, 3 and 8. One cluster has the queries with T from 2 to 4, the other those from 4 to 8.
+    # The times T are 2, 3 and 8. Queries with T from 2 to 4 form a cluster, which the policy ranks together.
     chosen = policy("lsf", queries((2, 1), (3, 1), (8, 1)), clusters=2, ready="0:5 1:4 2:9")
     assert drain(chosen) == [1, 0, 2]
 

@@ -100,7 +100,7 @@ def test_a_cost_within_a_tenth_of_the_average_is_no_outlier() -> None:
 
 
 def test_the_outlier_limit_grows_with_the_observed_spread() -> None:
-    # After a sample 0.8 below the average, the standard deviation is 0.335. Samples more than 1.5·0.335 = 0.502 above are outliers.
+    # After a sample 0.8 below the average, the standard deviation is 0.335. Samples more than 0.502 above the average are outliers.
     ordinary, far = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
     (now,) = observe_costs(ordinary, 0.2)
     observe_costs(far, 0.2)

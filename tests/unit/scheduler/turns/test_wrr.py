@@ -365,7 +365,7 @@ def instructions_of(act: Callable[[], object]) -> int:
 
 
 def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2) -> int:
-    """Count the instructions of twenty turns of gold, silver and the classes that share a host, on two lanes.
+    """Count the bytecode instructions of twenty turns of gold, silver and the classes that share a host, on two lanes.
 
     The arguments say how many classes are idle, how many are in debt, and how many share a host.
     """
