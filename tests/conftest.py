@@ -1,6 +1,6 @@
-"""Settings of all tests: Hypothesis has no deadlines, prints a blob to replay a failure, and repeats its examples under CI.
+"""Settings of all tests. Hypothesis has no time limit, prints how to repeat a failure, and tests the same examples in each CI run.
 
-Ctrl-C ends processes that tests start.
+Ctrl-C also ends the processes that tests have started.
 """
 
 import gc
@@ -22,6 +22,6 @@ settings.load_profile("default")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A worker that has run thousands of tests holds millions of objects.
-# With Python's default thresholds, garbage collection would take a tenth of the time.
+# A process that has run thousands of tests has millions of objects.
+# With Python's default thresholds, garbage collection would take a tenth of the time of the tests.
 gc.set_threshold(50_000, 20, 50)

@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, and the folder of the console's pictures."""
+"""Debian's Chromium without a window, and the folder for pictures of the console."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from playwright.sync_api import BrowserContext, Locator, Page
 
-# Greatest overlap, in pixels, that neighbouring lines may have: a box is as high as its font, not as its letters.
+# Pixels by which the boxes of two lines may overlap. A box is higher than the letters in it, so a small overlap is invisible.
 TOUCH_PX = 1.5
 
-# Script that returns the boxes of visible text, without the parts that a scrolling or hiding frame hides.
+# Script that returns the boxes of visible texts. Parts of texts that are scrolled out of view or cut off do not count.
 BOXES = """(roots) => {
   const boxes = [];
   const seen = (element, box) => {
@@ -84,7 +84,7 @@ class Box(NamedTuple):
 
 
 def boxes_of(texts: Locator) -> list[Box]:
-    """Return the lines of text within the elements."""
+    """Return the boxes of all lines of text in the elements."""
     return [Box(*box) for box in texts.evaluate_all(BOXES)]
 
 
@@ -98,7 +98,7 @@ def overlapping(texts: Locator) -> list[tuple[str, str]]:
 
 
 def rows_of(elements: Locator) -> list[list[float]]:
-    """Return the left and right edges of each row of elements, by the row's distance from the top."""
+    """Return the left and right edge of each row of elements, from the top row to the bottom row."""
     edges: dict[int, list[float]] = defaultdict(list)
     for element in elements.all():
         box = element.bounding_box()
@@ -108,12 +108,12 @@ def rows_of(elements: Locator) -> list[list[float]]:
 
 
 def record_drawn_texts(context: BrowserContext) -> None:
-    """Record the texts that the canvases of every page of the browser draw."""
+    """Make every page of the browser record the texts that its canvases draw."""
     context.add_init_script(RECORD)
 
 
 def ticks_of(canvas: Locator) -> tuple[list[str], list[str]]:
-    """Return the labels of the horizontal axis and of the vertical axis."""
+    """Return the labels of a plot's horizontal axis, and those of its vertical axis."""
     texts: Sequence[tuple[str, int, int, str]] = canvas.evaluate(DRAWN)
     across = [text for text, _, _, align in texts if align == "center"]
     up = [text for text, _, _, align in texts if align != "center"]

@@ -1,4 +1,4 @@
-"""The console of a service without a running system: signing in, navigation, refused input, changes, keys, and a service that goes away."""
+"""The console of a service without a running system: signing in, navigation, refused input, changes, keys, and a service that stops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DECLARED = """
 ---
 {kind: Query, tenant: acme, name: some, sql: SELECT ts FROM readings WHERE sensor > 0}
 """
-# The stream and query of the answer log that a test writes.
+# The stream and the query of the log of answers that one test writes.
 LOGGED = """
 {kind: Stream, name: s, columns: {n: int64, s: string}}
 ---

@@ -67,7 +67,7 @@ Opening = Callable[..., Console]
 
 
 class LongNames(InProcess):
-    """System with long names of operators and queries."""
+    """System with long names of operators and of queries."""
 
     def plan(self, class_name: str) -> list[PlanLine]:
         queries = ("click_before_pay", "click_then_refund", "pages_per_session_and_minute")
@@ -88,7 +88,7 @@ class Served:
 
 
 def put_answers(log: ClassLog) -> None:
-    """Write one answer of the query for each peak to the log."""
+    """Write answers of the query `peak` to the log, one for each value of PEAKS."""
     query: Query = plan_query("peak", QUERY, SqlCatalog.of(streams=[STREAM]))
     log.queries = {"peak": query}
     log.log.describe(log.queries)
@@ -107,7 +107,7 @@ def put_answers(log: ClassLog) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """Serve a system in this process with three classes and with answers in a log."""
+    """Serve the console of a system with three classes, which runs in this process and has answers in a log."""
     clock = [0.0]
     system = LongNames().declare(
         *(declared(name, share) for name, share in zip(NAMES, (6.0, 3.0, 1.0), strict=True))

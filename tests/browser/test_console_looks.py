@@ -38,14 +38,14 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.browser
 
 TENANTS = {"acme": "gold", "globex": "silver", "initech": "bronze"}
-# Pairs of a time in seconds and the tuples per second from that time on. The lane is a small part of a processor, so these rates overload it.
+# Each pair has a time in seconds and the tuples per second from that time on. The rates overload the lane, a small part of a processor.
 RATES: dict[str, list[tuple[float, float]]] = {
     "acme": [(0, 500), (15, 6000), (20, 600)],
     "globex": [(0, 6000), (10, 40_000)],
     "initech": [(0, 5000), (5, 100_000)],
 }
 SETTINGS = LiveSettings(lane_part=0.05, train_max=1000)
-# Number of samples before plots are drawn; the history takes one sample per second.
+# Number of samples that are taken, one per second, before the tests look at plots.
 SAMPLES = 20
 Opening = Callable[..., Console]
 
@@ -86,7 +86,7 @@ def started_feeder(system: System, node: str) -> Feeder:
 
 
 def past(watch: Watch | None) -> Sequence[float]:
-    """Return the times of the samples that plots can show."""
+    """Return the times of the samples in the history, which plots show."""
     return watch.history.past(3600.0, list(TENANTS)).at if watch is not None else ()
 
 

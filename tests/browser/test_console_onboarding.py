@@ -1,4 +1,4 @@
-"""A tenant is onboarded in the browser alone, from an empty system to live answers, with `weir up` as users start it."""
+"""Onboarding of a tenant in the browser, from an empty system to live answers. The service is started by `weir up`."""
 
 from __future__ import annotations
 

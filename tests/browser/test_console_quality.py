@@ -44,7 +44,7 @@ Opening = Callable[..., Console]
 
 @pytest.fixture
 def console(tmp_path: Path, open_console: Opening) -> Iterator[Console]:
-    """Open the console of a system that runs in this process; one of its classes has answered late."""
+    """Open the console of a system that runs in this process. One class of the system has answered late."""
     clock = [0.0]
     system = InProcess().declare(declared("gold", 6.0))
     with closing(Catalog(Home(tmp_path))) as catalog:

@@ -1,4 +1,4 @@
-"""Tenants, priority classes and queries in the console: what each key may see, and changes with their previews and refusals."""
+"""Tenants, priority classes and queries in the console: what each key may see, and the changes that the console previews, makes or refuses."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Served:
     tenant: str
 
     def declared(self, kind: str, name: str, tenant: str = "") -> dict[str, Any]:
-        """Return the document as the catalog has it."""
+        """Return a declaration in the catalog as a document."""
         return as_document(self.service.catalog.get(Ref(kind, name, tenant)).declaration)
 
     def put(self, path: str, body: dict[str, Any]) -> None:
-        """Change a declaration without the console, as another user would."""
+        """Change a declaration through the REST API, as another user would."""
         headers = {"Authorization": f"Bearer {self.admin}"}
         httpx.put(f"{self.url}{path}", json=body, headers=headers).raise_for_status()
 
 
 @pytest.fixture
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
-    """Serve a catalog. The fixture's parameter sets `admission`, and then more rows arrive than any machine can process."""
+    """Serve a catalog. If the test sets `admission`, more rows arrive than any machine can process."""
     admission = getattr(request, "param", None)
     with closing(Catalog(Home(tmp_path))) as catalog:
         catalog.apply(documents_of(DOCUMENTS), "test")

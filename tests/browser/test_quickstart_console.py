@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.browser.pages import Console
 from tests.support.quickstart import Reader, blocks, section
 
-# tests/live/test_quickstart.py follows the rest of the page.
+# The file tests/live/test_quickstart.py tests the rest of the quickstart page.
 pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.slow]
 
 BROWSER = "In the browser"
@@ -21,7 +21,7 @@ QUERY = "acme/hot"
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    """Follow the page up to the second tenant."""
+    """Run the commands of the quickstart page up to the second tenant."""
     found = Reader(tmp_path)
     for block in blocks(("Start", "On the command line")):
         found.follow(block)

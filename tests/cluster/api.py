@@ -1,4 +1,4 @@
-"""Client of the Kubernetes API, and a function that waits for the results of controllers for a bounded time."""
+"""Client of the Kubernetes API, and a function that waits until no problems remain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 Object = dict[str, Any]
-# Longest wait in seconds, enough for a busy machine; a test continues as soon as its condition holds.
+# Longest wait in seconds, enough for a busy machine. A test continues as soon as its condition holds.
 WITHIN_S = 90.0
 POLL_S = 0.2
 # Status with which the server asks for the same request again later, for example while it prepares the storage of a new kind.
@@ -22,7 +22,7 @@ PROPAGATION = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy":
 
 
 class Refused(Exception):
-    """A request that the server refused, with its message."""
+    """Error for a request that the API server refused, with the message of the server."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Resource:
 
 @dataclass
 class Api:
-    """The server's API, as its administrator."""
+    """Client of the API server, with the rights of an administrator."""
 
     address: str
     ca: str
@@ -77,7 +77,7 @@ class Api:
         return self._resources[version, kind]
 
     def resources(self) -> Iterator[Resource]:
-        """Yield every kind of every group in the group's preferred version."""
+        """Yield every kind of object that the server stores, in the version that the server prefers."""
         groups = self.request("GET", "/apis")["groups"]
         for version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in groups)):
             listed = self.request("GET", f"/apis/{version}" if "/" in version else f"/api/{version}")
@@ -94,7 +94,7 @@ class Api:
     def items(self, version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
         path = self.resource(version, kind).path(namespace)
         listed = self.request("GET", path, labelSelector=labels)["items"]
-        # A list names its kind only once, so each object in the list gets that kind here.
+        # In a list, the server leaves out the kind of each object.
         return [{**found, "apiVersion": version, "kind": kind} for found in listed]
 
     def find(self, version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:

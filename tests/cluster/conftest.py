@@ -1,6 +1,6 @@
-"""Fixtures of the tests on a control plane: one control plane for all tests, one KubeRay operator at a time, one release per class.
+"""Fixtures of the tests on a control plane: one control plane for all tests, one KubeRay operator at a time, one release per test class.
 
-Tests on a node share one node with a control plane of its own. The log of their steps is printed at the end.
+Tests that need a real node share one node, which has a separate control plane. The log of these tests is printed at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def steps(pytestconfig: pytest.Config) -> Steps:
 
 @pytest.fixture(scope="session")
 def joined(tmp_path_factory: pytest.TempPathFactory, steps: Steps) -> Iterator[Node]:
-    """A real node with an image of BusyBox, joined to a control plane of its own."""
+    """A real node with an image of BusyBox and a separate control plane."""
     with ExitStack() as running:
         with steps.step("start a control plane, containerd, kubelet, kube-proxy and CoreDNS"):
             made = joined_node(tmp_path_factory.mktemp("machine"), tmp_path_factory.mktemp("plane"))
@@ -89,7 +89,7 @@ def operator(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[st
 
 @pytest.fixture(scope="class")
 def empty(plane: ControlPlane, operator: str, request: pytest.FixtureRequest) -> Iterator[Release]:
-    """A namespace in which a release is about to be installed."""
+    """A namespace in which no release is installed yet."""
     values = request.param
     with release(plane, f"{values}-{operator.replace('.', '-')}", values) as made:
         yield made
@@ -107,7 +107,7 @@ def run(plane: ControlPlane, *arguments: str) -> None:
 
 
 def add_kinds(plane: ControlPlane, files: str) -> None:
-    """Add custom resources, and wait until the server has them."""
-    # The definitions are created, not applied, because some are too long for the annotation that `apply` adds.
+    """Add definitions of custom resources, and wait until the server accepts objects of these kinds."""
+    # The definitions are created, not applied, because some definitions are too long for the annotation that `apply` adds.
     run(plane, "create", "--filename", files)
     run(plane, "wait", "--for=condition=Established", "--timeout=60s", "--filename", files)

@@ -88,7 +88,7 @@ def free_ports(number: int) -> list[int]:
 def control_plane(folder: Path, address: str = LOOPBACK, with_nodes: bool = True) -> Iterator[ControlPlane]:
     """Start a control plane with its data in `folder`, and stop it at the end.
 
-    The API server listens on `address`. Without nodes there is no kwok either: the caller joins real nodes.
+    The API server listens on `address`. If `with_nodes` is false, kwok does not run, and the caller joins real nodes.
     """
     client_port, peer_port, port = free_ports(3)
     kubernetes, kwok = module("kubernetes"), module("kwok")
@@ -129,7 +129,7 @@ def etcd_options(folder: Path, client: str, peer: str) -> list[str]:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
-        # etcd need not write its data to disk safely, because the data is deleted after the test.
+        # etcd need not wait for the disk, because its data is deleted after the test.
         "--unsafe-no-fsync",
     ]
 

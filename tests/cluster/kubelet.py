@@ -1,4 +1,4 @@
-"""A real node: containerd and the kubelet in a machine of their own, joined to a control plane."""
+"""A real node: containerd and the kubelet in an isolated machine, joined to a control plane."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Node:
         self.machine.run("ctr", "--namespace=k8s.io", "images", "import", archive)
 
     def add_volumes(self) -> None:
-        """Add volumes in folders of the machine, to which every user may write, as volumes of the default storage class."""
+        """Add volumes of the default storage class. The volumes are folders of the machine to which every user may write."""
         self.plane.api.create(
             storage_class("folders", default=True, provisioner="kubernetes.io/no-provisioner")
         )
@@ -61,7 +61,7 @@ class Node:
 
 @contextmanager
 def node(machine: Machine, plane: ControlPlane) -> Iterator[Node]:
-    """Start containerd, the kubelet, Services, names and NetworkPolicies of the cluster, and wait until the node is ready."""
+    """Start containerd, the kubelet, and the programs for Services, DNS and NetworkPolicies. Wait until the node is ready."""
     joined = Node(machine, plane)
     files = machine.folder / "lib" / "node"
     (files / "networks").mkdir(parents=True)
@@ -89,7 +89,7 @@ def node(machine: Machine, plane: ControlPlane) -> Iterator[Node]:
 
 @contextmanager
 def joined_node(folder: Path, plane_folder: Path) -> Iterator[Node]:
-    """Start a control plane and a node of its own. Skip the test if that is not possible here."""
+    """Start a control plane and a real node. Skip the test if this machine cannot run a node."""
     if missing := missing_tools():
         pytest.skip(f"a node needs {', '.join(missing)}; `.ci/tools node` installs packages")
     try:
@@ -130,7 +130,7 @@ def kubelet_options(machine: Machine) -> list[str]:
 
 
 def missing_line(machine: Machine, program: str, text: str) -> list[str]:
-    """Return the end of the program's log until the log contains the text."""
+    """Return the end of the program's log, or nothing if the log contains the text."""
     log = machine.folder / f"{program}.log"
     return [] if text in log.read_text() else [tail(log)]
 

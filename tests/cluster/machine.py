@@ -1,7 +1,7 @@
-"""A machine inside this machine, with processes, mounts and a network of its own: what a Kubernetes node needs.
+"""Isolated machine inside this machine, for a Kubernetes node. The processes, mounts and network are separate from this machine's.
 
-Everything that runs in it ends with its first process, and its mounts and network with them. Only groups for processes (cgroups) are
-shared with this machine; the machine's are below one folder and are removed at the end.
+When the first process of the isolated machine ends, all its processes, mounts and networks end. Its groups of processes (cgroups) are
+in one folder of this machine's cgroups, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Machine:
         return done.stdout
 
     def processes(self) -> dict[int, str]:
-        """Return the command lines of the machine's processes, also of processes in namespaces that were made inside the machine."""
+        """Return the command lines of all processes of the machine by process id, including processes in the machine's containers."""
         children = children_of_processes()
         own = namespace_of(self.pid)
         left = [pid for pids in children.values() for pid in pids if namespace_of(pid) == own]
@@ -124,7 +124,7 @@ def command_line(pid: int) -> str:
 
 @contextmanager
 def machine(folder: Path) -> Iterator[Machine]:
-    """Start a machine with its data in `folder`, and remove every trace of it at the end."""
+    """Start an isolated machine with its data in `folder`. At the end, remove the machine with all its processes and cgroups."""
     pause = folder / "pause"
     run("gcc", "-static", "-O2", "-o", pause, PARTS / "pause.c")
     group_name = f"{LINK}-{secrets.token_hex(4)}"
@@ -134,7 +134,7 @@ def machine(folder: Path) -> Iterator[Machine]:
 
 @contextmanager
 def first_process(folder: Path, pause: Path) -> Iterator[int]:
-    # The kernel kills the machine when the test process ends, even if the test process is killed.
+    # When the test process ends or is killed, the kernel kills the isolated machine.
     isolated = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--net", "--pid", "--fork"]
     log = folder / "machine.log"
     with log.open("wb") as output:
@@ -156,7 +156,7 @@ def first_process(folder: Path, pause: Path) -> Iterator[int]:
 
 @contextmanager
 def link(pid: int) -> Iterator[None]:
-    """Link the machine's network with this machine's. The name of the link is fixed, so only one node runs at a time."""
+    """Connect the isolated machine to this machine's network. The link has a fixed name, so only one node runs at a time."""
     inner = ["nsenter", f"--target={pid}", "--net", "--"]
     run("ip", "link", "add", LINK, "type", "veth", "peer", "name", "outside", "netns", str(pid))
     try:
@@ -168,7 +168,7 @@ def link(pid: int) -> Iterator[None]:
         run("ip", "route", "add", PODS, "via", INNER)
         yield
     finally:
-        # Deleting this end of the link also removes the other end and the route.
+        # Deleting this end of the link also deletes the other end, and the route.
         run("ip", "link", "delete", LINK)
 
 
@@ -179,7 +179,7 @@ def run(*command: str | Path) -> None:
 
 @contextmanager
 def process_group(name: str) -> Iterator[str]:
-    """Make a cgroup in each hierarchy; at the end, remove it with the cgroups inside it."""
+    """Make a cgroup in each hierarchy. At the end, remove these cgroups and all cgroups inside them."""
     for folder in group_folders(name):
         folder.mkdir()
     try:

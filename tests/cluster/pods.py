@@ -29,7 +29,7 @@ def is_done_or_ready(pod: Object) -> bool:
 
 
 def references(pod: Object) -> Iterator[tuple[str, str, str | None]]:
-    """Yield kind, name and key of each object that the pod needs; None as the key stands for the whole object."""
+    """Yield the kind and name of each object that the pod needs, with the needed key. None instead of a key means all keys."""
     for container in containers(pod):
         for variable in container.get("env", []):
             source = variable.get("valueFrom", {})
@@ -68,7 +68,7 @@ def needed(kind: str, source: Object | None) -> Iterator[tuple[str, str, str | N
 
 
 def missing_references(api: Api, pod: Object) -> list[str]:
-    """Return what would keep a kubelet from starting the pod."""
+    """Return the missing objects without which a kubelet would not start the pod."""
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     missing = []
     for kind, wanted, key in dict.fromkeys(references(pod)):
@@ -82,7 +82,7 @@ def missing_references(api: Api, pod: Object) -> list[str]:
 
 @dataclass
 class PodWatch:
-    """Watch that records every pod of a namespace, even a pod that is deleted soon after its creation."""
+    """Recorder of every pod of a namespace, even of pods that are deleted soon after their creation."""
 
     api: Api
     namespace: str
@@ -123,7 +123,7 @@ class PodWatch:
 
 @contextmanager
 def watched_pods(api: Api, namespace: str, folder: Path, is_real: bool) -> Iterator[PodWatch]:
-    # Each thread has a client of its own, because a watch keeps its connection open.
+    # Each thread needs a separate client, because a watch keeps the connection of its client busy.
     runs = ScriptRuns(Api(api.address, api.ca, api.token), folder)
     watch = PodWatch(Api(api.address, api.ca, api.token), namespace, runs, is_real)
     failures: list[Exception] = []

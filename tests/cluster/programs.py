@@ -1,7 +1,7 @@
 """Programs of a Kubernetes cluster, built from pinned Go modules and kept in a cache.
 
 Each folder of `modules/` is a Go module. Its go.mod pins versions, its go.sum pins contents, and its `tool` lines name the programs to build.
-A folder with source of its own is such a program.
+A folder with source code is a program, too.
 Some folders also supply files of their modules: definitions of custom resources, or stages of kwok.
 
 `python -m tests.cluster.programs` builds what the cache lacks. The cache is `~/.cache/weir/cluster` or `WEIR_CLUSTER_CACHE`. Its folders are
@@ -49,7 +49,7 @@ STRIPPED = "-s -w"
 
 
 class BuildError(Exception):
-    """A program that cannot be built here, with the reason in one line."""
+    """Error for a program that cannot be built on this machine, with the reason in one line."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def operator_versions() -> list[str]:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Let one process at a time write to the cache."""
+    """Hold a lock during which no other process writes to the cache."""
     with (cache_folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

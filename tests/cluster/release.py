@@ -1,4 +1,4 @@
-"""A release of the chart in a namespace of its own, on a real control plane."""
+"""A release of the chart in a separate namespace, on a real control plane."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ class Release:
         return [NAME, str(CHART), "--values", str(CHART / "ci" / f"{self.values}-values.yaml")]
 
     def install(self) -> None:
-        """Install the chart. For each field that the operator does not know, set the values that the chart recommends."""
+        """Install the chart. If the operator does not know a field, set the values that the chart's error message recommends."""
         self.remedies = [option for name in self.unknown_fields() for option in REMEDIES[name]]
         self.deploy("install")
         self.wait_until_ready()
 
     def unknown_fields(self) -> list[str]:
-        """Return the fields of the values file's RayCluster that the installed version of the operator does not know."""
+        """Return the fields of the rendered RayCluster that the installed version of the operator does not know."""
         text = self.run_helm("template", *self.chart)
         (cluster,) = [found for found in yaml.safe_load_all(text) if found and found["kind"] == RAY[1]]
         return re.findall(r'unknown field "([^"]+)"', "\n".join(self.refusals(cluster)))
 
     def refusals(self, document: Object) -> list[str]:
-        """Return the document's fields that the server does not know; the server may already have the document."""
+        """Return the error that names the unknown fields of the document, or nothing if the server knows all fields."""
         try:
             self.plane.api.create(document, self.namespace, dryRun="All", fieldValidation="Strict")
         except Refused as problem:
@@ -99,7 +99,7 @@ class Release:
         return []
 
     def documents(self) -> list[Object]:
-        """Return everything that Helm sent to the server, with the objects of its hooks."""
+        """Return all objects that Helm sent to the server, including the objects of hooks."""
         sent = [self.run_helm("get", what, NAME) for what in ("manifest", "hooks")]
         return [document for text in sent for document in yaml.safe_load_all(text) if document]
 
@@ -118,7 +118,7 @@ class Release:
         return head
 
     def problems(self) -> list[str]:
-        """Return what is not ready yet."""
+        """Return the clusters, deployments and pods that are not ready, with the reasons."""
         found = []
         for cluster in self.items(*RAY):
             status = cluster.get("status", {})
@@ -145,13 +145,13 @@ class Release:
     def wait_until_ready(self) -> None:
         wait_until_none(self.problems, context=self.warnings)
 
-    # -- what stays in the namespace after an uninstallation ---------------------------------------
+    # -- objects that stay after an uninstallation ------------------------------------------------
 
     def objects(self) -> dict[str, Object]:
         return objects_of(self.plane, self.namespace)
 
     def left_over(self) -> list[str]:
-        """Return what an uninstallation has left, apart from what the chart keeps on purpose."""
+        """Return the objects that still exist after an uninstallation, except those that the chart keeps on purpose."""
         return [
             f"{key} is left" + (f", held by {held}" if (held := found["metadata"].get("finalizers")) else "")
             for key, found in self.objects().items()
@@ -164,7 +164,7 @@ def pods_wanted(cluster: Object) -> int:
 
 
 def objects_of(plane: ControlPlane, namespace: str) -> dict[str, Object]:
-    """Return all objects of the namespace, apart from records."""
+    """Return all objects of the namespace, except objects that only record what happened."""
     kinds = [found for found in plane.api.resources() if found.namespaced and "list" in found.verbs]
     return {
         key_of(found): found
@@ -175,7 +175,7 @@ def objects_of(plane: ControlPlane, namespace: str) -> dict[str, Object]:
 
 
 def add_namespace(plane: ControlPlane, name: str) -> None:
-    """Add a namespace that accepts only restricted pods, and wait for what controllers add to it."""
+    """Add a namespace that accepts only restricted pods, and wait until controllers have added their objects to the namespace."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
     own = {"ServiceAccount default", "ConfigMap kube-root-ca.crt"}
@@ -183,14 +183,14 @@ def add_namespace(plane: ControlPlane, name: str) -> None:
 
 
 def is_deleted_with(volume: Object, namespace: str) -> bool:
-    """Return True if the controllers delete this volume together with a claim in the namespace."""
+    """Return True if controllers delete this volume when its claim in the namespace is deleted."""
     spec: Object = volume["spec"]
     is_claimed = spec.get("claimRef", {}).get("namespace") == namespace
     return is_claimed and bool(spec["persistentVolumeReclaimPolicy"] == "Delete")
 
 
 def remove_namespace(plane: ControlPlane, name: str) -> None:
-    """Remove the namespace with all that is in it; finalizers that block this are removed, so that the next test has a clean cluster."""
+    """Remove the namespace with all its objects. If finalizers block the removal, delete these finalizers first."""
     plane.api.delete("v1", "Namespace", name)
 
     def remaining() -> list[str]:
@@ -210,9 +210,9 @@ def remove_namespace(plane: ControlPlane, name: str) -> None:
 
 @contextmanager
 def release(plane: ControlPlane, namespace: str, values: str, is_real: bool = False) -> Iterator[Release]:
-    """Make a namespace with the Secrets and other objects that the values file names; remove the namespace at the end.
+    """Make a namespace with the Secrets and other objects that the values file names. Remove the namespace at the end.
 
-    `is_real` says that a node really runs the pods, so that nothing has to be run in their place.
+    If `is_real`, a real node runs the pods. Otherwise this machine runs the scripts of pods.
     """
     add_namespace(plane, namespace)
     try:

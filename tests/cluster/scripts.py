@@ -28,7 +28,7 @@ def is_run_here(pod: Object) -> bool:
 
 @dataclass
 class ScriptRuns:
-    """Runs of pods of one namespace, each in a thread."""
+    """Runner of the scripts of a namespace's pods. Each script runs in a thread."""
 
     api: Api
     folder: Path
@@ -67,7 +67,7 @@ class ScriptRuns:
         self.api.patch_at(path, {"status": {"phase": phase}})
 
     def write_files(self, pod: Object, container: Object, folder: Path) -> dict[str, Path]:
-        """Write the ConfigMaps that the container mounts. Return the folders by their paths in the container."""
+        """Write the container's ConfigMaps to folders. Return the folder for each path in the container."""
         paths = {}
         sources = {volume["name"]: volume.get("configMap") for volume in pod["spec"]["volumes"]}
         for mount in container["volumeMounts"]:

@@ -1,4 +1,4 @@
-"""A release on a node as its users see it: declarations, answers, what runs, and the pods behind the service."""
+"""A release on a real node, as its users see it: declarations, answers, running units, and the pods behind the service."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Service:
     def traces(self) -> set[str]:
         """Return the programs, mounts and cgroups of pods on the node."""
         machine = self.node.machine
-        # Only cgroups of pods count: the kubelet's own cgroups, which contain them, stay.
+        # Only cgroups of pods count, because the kubelet's own cgroups stay.
         groups = [folder for folder in machine.groups() if "/pod" in folder.rpartition("/kubepods")[2]]
         return {*machine.processes().values(), *machine.mounts(), *groups}
 
     def left_over(self) -> list[str]:
-        """Return what the release has left in its namespace and on the node."""
+        """Return the objects, programs, mounts and cgroups that remain after the release was removed."""
         return [*self.release.left_over(), *sorted(self.traces() - self.before)]
 
     # -- the pods of the release ------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Service:
             yield client
 
     def apply(self, text: str) -> None:
-        """Declare documents, and try again while the service is away."""
+        """Declare documents, and repeat the request until the service accepts it."""
         documents = list(documents_of(text))
 
         def problems() -> list[str]:
@@ -134,11 +134,11 @@ class Service:
         self.wait_for(problems)
 
     def wait_for(self, problems: Callable[[], list[str]], within_s: float = START_S) -> None:
-        """Wait until there are no problems; a call that fails is a problem."""
+        """Wait until `problems` returns an empty list. A failed call counts as a problem."""
         wait_until_none(lambda: tried(problems), within_s, context=self.diagnosis)
 
     def wait_until_running(self) -> None:
-        """Wait until the pods are ready and everything that is declared runs."""
+        """Wait until the pods are ready and all declared classes run."""
         self.wait_until_ready()
         self.wait_for(self.problems)
 
@@ -153,18 +153,18 @@ class Service:
             return {unit["unit"]: unit["node"] for unit in client.live.system()["units"]}
 
     def nodes(self) -> dict[str, str]:
-        """Return the addresses of the gateways by names of nodes."""
+        """Return the address of the gateway for the name of each node."""
         with self.client() as client:
             return {node["name"]: node["endpoint"] or "" for node in client.live.system()["nodes"]}
 
     def pods_of_nodes(self) -> dict[str, str]:
-        """Return the names of the worker pods by names of nodes."""
+        """Return the name of the worker pod for the name of each node."""
         pods = {pod["status"]["podIP"]: pod["metadata"]["name"] for pod in self.pods("worker")}
         return {node: pods[str(httpx.URL(address).host)] for node, address in self.nodes().items()}
 
     def send(self, stream: str, values: range) -> int:
-        """Send rows to a stream in one batch, and try again while the service is away. Return the number of accepted rows."""
-        # Older rows would be late, because event time advances with the clock while nothing is sent.
+        """Send a batch of rows to a stream, repeatedly until the service answers. Return the number of accepted rows."""
+        # Rows with an older time would be late, because event time advances with the clock while no rows are sent.
         now = datetime.now(UTC).isoformat()
         rows = [{"ts": now, "value": value} for value in values]
         accepted: list[int] = []
@@ -221,7 +221,7 @@ class Reader:
                 return self.values
 
     def wait_for_values(self, wanted: Callable[[list[int]], bool]) -> list[int]:
-        """Read until the values are as wanted, and return the values."""
+        """Read until `wanted` returns True for the values, and return the values."""
         self.service.wait_for(
             lambda: (
                 [] if wanted(self.read()) else [f"{self.query}: {len(self.values)} rows: {self.values[-5:]}"]
@@ -230,7 +230,7 @@ class Reader:
         return self.values
 
     def wait_for_more(self, rows: int = 30) -> list[int]:
-        """Read until the query has `rows` more answers, counted since it last began with row 0."""
+        """Read until the query has `rows` more answers than now."""
         self.service.wait_for(lambda: [] if self.read() else [f"{self.query} has no rows"])
         many = len(self.values) + rows
         return self.wait_for_values(lambda values: len(values) >= many)

@@ -1,4 +1,4 @@
-"""A pod on a real node: containers, a process namespace that they share, probes, and what is left after its deletion."""
+"""A pod on a real node: containers, a process namespace that they share, probes, and what remains after the pod's deletion."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def unready(joined: Node, name: str) -> list[str]:
 
 
 def left(joined: Node, uid: str, before: tuple[set[int], set[str]]) -> list[str]:
-    """Return the processes, mounts and cgroups of a pod that still exist."""
+    """Return the processes, mounts and cgroups that a pod still has."""
     processes, mounts = before
     there = joined.machine.processes()
     pods = joined.plane.api.items("v1", "Pod", NAMESPACE)

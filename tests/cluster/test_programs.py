@@ -1,4 +1,4 @@
-"""The cache of programs, without building anything."""
+"""The cache of built programs, tested without building a program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A release of the chart from installation to uninstallation, for each values file of `ci` and each version of KubeRay.
 
-The tests of a class run in order on one release. A test that fails does not keep the next from running.
+The tests of a test class run in order on one release, even if a test fails.
 """
 
 from __future__ import annotations

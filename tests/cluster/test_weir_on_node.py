@@ -1,6 +1,6 @@
 """The chart on a real node: the project's own images, started by KubeRay, the kubelet and containerd.
 
-The tests of a class run in order on one release, and check what docs/operations.md promises.
+The tests of a test class run in order on one release, and check what docs/operations.md promises.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.cluster.steps import Steps
 
 pytestmark = pytest.mark.node
 
-# Ray starts in some minutes on a busy machine.
+# On a busy machine, Ray needs some minutes to start.
 WITHIN = "8m"
 PASSWORD = "of-the-tests"
 ELSEWHERE = "elsewhere"
 RAY_PORT = 6379
 REMOVED_S = 60.0
-# Rows of one micro-batch of `ticks`, and a number of rows that several micro-batches have.
+# Rows of one micro-batch of stream `ticks`, and a number of rows for which several micro-batches are necessary.
 BATCH, MANY = 5, 30
 # Python program that fails if it gets no connection within four seconds.
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 4)"
@@ -53,7 +53,7 @@ def operated(weir_node: Node) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="class")
 def options() -> list[str]:
-    """Options of helm for the release of a class."""
+    """Options of helm for the release of a test class."""
     return []
 
 
@@ -108,13 +108,13 @@ def strangers(service: Service) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="class")
 def ticked(service: Service) -> Reader:
-    """Reader of query `ticked`: Spark brings its rows."""
+    """Reader of the answers of query `ticked`, which gets its input from Spark."""
     return Reader(service, "acme/ticked")
 
 
 @pytest.fixture(scope="class")
 def ordered(service: Service) -> Reader:
-    """Reader of query `ordered`: the tests send its rows."""
+    """Reader of the answers of query `ordered`, which gets its input from the tests."""
     return Reader(service, "acme/ordered")
 
 
@@ -162,7 +162,7 @@ class TestRelease:
         old, before = service.uids("ingest"), len(ticked.read())
         with steps.step("delete the ingest pod, until the new pod's rows are answered"):
             service.delete_pods("ingest")
-            # Other streams are answered while Spark is away.
+            # While Spark is not running, queries over other streams still answer.
             assert service.send("orders", range(10)) == 10
             assert ordered.wait_for_values(lambda values: len(values) == 10) == list(range(10))
             service.wait_until_ready()
@@ -203,7 +203,7 @@ class TestRelease:
             service.wait_until_running()
             ticked.wait_for_values(lambda values: len(values) > MANY and values[0] > last - BATCH)
         assert service.uids("worker").isdisjoint(old)
-        # The answers of the old pod are gone, and Spark continues after what it had sent.
+        # The answers of the old pod are gone. Spark continues after the last rows that it has sent.
         assert is_contiguous(ticked.values)
 
     def test_class_declared_after_a_worker_is_added_runs_on_the_new_worker(
@@ -288,7 +288,7 @@ class TestRelease:
 
 @pytest.fixture(scope="class")
 def redis(weir_node: Node) -> Iterator[None]:
-    """A Redis of the node's machine, with a password."""
+    """A Redis server on the node's machine, with a password."""
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is missing; `.ci/tools node` installs it")
     options = ("--bind", INNER, "--requirepass", PASSWORD, "--save", "", "--appendonly", "no")
@@ -330,7 +330,7 @@ class TestHeadWithRedis:
         assert service.environment("head", "weir")["CHANGED"] == "yes"
         assert service.uids("worker") == workers
         assert service.restarts("worker", "ray-worker") == 0
-        # The window has kept its two rows from before the upgrade, and gets three more.
+        # The window still has the two rows from before the upgrade, and gets three more.
         assert summed.wait_for_values(lambda values: len(values) == 2) == [10, 35]
         assert is_contiguous(ticked.values)
         assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""Fixtures: one Grafana for all tests, an organisation of it for each test, and one recording of the demonstration."""
+"""Fixtures: one Grafana for all tests, a separate organisation in Grafana for each test, and recorded metrics of the demonstration."""
 
 from __future__ import annotations
 

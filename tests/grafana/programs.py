@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 
 MODULE = Path(__file__).parent / "module"
 GRAFANA = "github.com/grafana/grafana"
-# The pinned commit belongs to the branch of this release, just before the release. Newer commits cannot be had as Go modules.
+# The pinned commit is from just before this release. Later commits are not available as Go modules.
 VERSION = "10.0.0"
-# SQLite, where Grafana stores everything, is written in C.
+# CGO is necessary, because Grafana stores its data in SQLite, which is written in C.
 GO = {"CGO_ENABLED": "1", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
 # Two compilers run at a time, so that the machine stays usable during the build.
 BUILD = ["-p", "2", "-trimpath", "-tags", "oss", "-ldflags", f"-s -w -X main.version={VERSION}"]
@@ -36,7 +36,7 @@ NEEDED = {"go": "Go 1.26 or newer", "gcc": "a C compiler (apt-get install gcc li
 
 
 class BuildError(Exception):
-    """A server that cannot be built here, with the reason in one line."""
+    """Error for a server that cannot be built on this machine, with the reason in one line."""
 
 
 def cache_folder() -> Path:
@@ -47,7 +47,7 @@ def cache_folder() -> Path:
 
 
 def built() -> Path:
-    """Return the folder of the cache for the server: `bin/grafana`, and the files that the server reads."""
+    """Return the server's folder in the cache. It contains `bin/grafana` and the files that the server reads."""
     digest = hashlib.sha256(repr((GO, BUILD, READ_BY_SERVER)).encode())
     for name in ("go.mod", "go.sum"):
         digest.update((MODULE / name).read_bytes())
@@ -55,7 +55,7 @@ def built() -> Path:
 
 
 def build_missing() -> Path:
-    """Return the server's folder; build the server if the cache lacks it. Raise BuildError if that is not possible."""
+    """Build the server if the cache lacks it, and return its folder. Raise BuildError if the server cannot be built."""
     with (cache_folder() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built().exists():
@@ -74,7 +74,7 @@ def build() -> None:
     with TemporaryDirectory(dir=cache_folder()) as name:
         module, source, made = (Path(name) / part for part in ("module", "source", "made"))
         shutil.copytree(MODULE, module)
-        # Go compares the download with go.sum. Go cannot compare the changed copy, because go.sum has no hashes of folders.
+        # Go compares the download with go.sum. Afterwards the download is copied and changed, which go.sum cannot check.
         downloaded = json.loads(go(module, "mod", "download", "-json", GRAFANA))["Dir"]
         shutil.copytree(downloaded, source, ignore=UNREAD)
         make_writable(source)
@@ -89,7 +89,7 @@ def build() -> None:
 
 
 def make_writable(folder: Path) -> None:
-    """Allow writing to a copy of a folder of Go's cache, in which all files are read-only."""
+    """Make all files of a folder writable, because files copied from Go's cache are read-only."""
     for parent, _, files in os.walk(folder):
         for path in (Path(parent), *(Path(parent) / file for file in files)):
             path.chmod(path.stat().st_mode | 0o200)

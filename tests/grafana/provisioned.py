@@ -21,7 +21,7 @@ SOURCE_URL = "http://127.0.0.1:1"
 
 
 def write_provisioning(folder: Path) -> None:
-    """Write the dashboards of the chart for one Grafana, the dashboards of one release, and a data source."""
+    """Write dashboards for the provider of docs/dashboards.md, the dashboards of one release of the chart, and a data source."""
     for name in ("dashboards", "datasources", "plugins", "alerting", "notifiers", "access-control"):
         (folder / name).mkdir()
     provider = documented_provider()
@@ -44,7 +44,7 @@ def documented_provider() -> dict[str, Any]:
 
 
 def write_of_release(folder: Path) -> Path:
-    """Write the files that Grafana's sidecar would make from the chart's ConfigMaps."""
+    """Write dashboards from the chart's ConfigMaps to files, as Grafana's sidecar does in a cluster."""
     folder.mkdir(parents=True)
     for config_map in of_kind(rendered(values=OF_RELEASE), "ConfigMap"):
         if "grafana_dashboard" in config_map["metadata"].get("labels", {}):

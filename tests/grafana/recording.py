@@ -22,9 +22,9 @@ WEIR = [sys.executable, "-c", "from services.cli.main import main; main()"]
 DEMO = ("demo", "--scenario", "overload", "--load", "2", "--seconds", "30", "--prometheus")
 DEMO_S = 900.0
 POLL_S = 0.2
-# On a busy machine Spark may need more than the minute that the demonstration waits for its first rows.
+# The demonstration waits a minute for the first rows of Spark. On a busy machine, Spark may need longer.
 TRIES = 3
-# The last scrapes happen while the demonstration ends.
+# Seconds at the end of the recording that do not count, because the demonstration is ending.
 ENDING_S = 5.0
 LEAST_S = 20.0
 
@@ -53,7 +53,7 @@ def recorded(folder: Path) -> Iterator[Recording]:
 
 
 def begun(folder: Path, log: Path, running: ExitStack) -> tuple[subprocess.Popen[bytes], tuple[str, str]]:
-    """Start the demonstration, again if it ends before its run. Return the process, and the address and token of its metrics."""
+    """Start the demonstration, repeatedly if it fails to start. Return its process, and the address and token of its metrics."""
     for _ in range(TRIES):
         # Ray puts sockets below this folder, and the path of a socket has at most 107 characters.
         temporary = Path(running.enter_context(TemporaryDirectory(prefix="weir-")))
@@ -66,7 +66,7 @@ def begun(folder: Path, log: Path, running: ExitStack) -> tuple[subprocess.Popen
 
 @contextmanager
 def demonstration(folder: Path, temporary: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the demonstration, and end it if it still runs."""
+    """Start the demonstration. Terminate it at the end of the `with` block if it still runs."""
     with log.open("wb") as output:
         demo = subprocess.Popen(
             [*WEIR, *DEMO],
@@ -84,9 +84,9 @@ def demonstration(folder: Path, temporary: Path, log: Path) -> Iterator[subproce
 
 
 def scraped_address(folder: Path, demo: subprocess.Popen[bytes]) -> tuple[str, str] | None:
-    """Wait until the demonstration has started a Prometheus of its own, and return the address and the token that this one uses.
+    """Wait for the configuration of the demonstration's own Prometheus. Return the address and the token in the configuration.
 
-    Return None if the demonstration has ended before.
+    Return None if the demonstration ends without a configuration.
     """
     until = time.monotonic() + DEMO_S
     while time.monotonic() < until:
@@ -103,7 +103,7 @@ def scraped_address(folder: Path, demo: subprocess.Popen[bytes]) -> tuple[str, s
 
 
 def span(prometheus: Prometheus) -> tuple[float, float]:
-    """Return the times of the first and the last successful scrape, without the seconds in which the demonstration ended."""
+    """Return the time of the first successful scrape, and of the last successful scrape before the demonstration began to end."""
     ((begin,), (end,)) = (
         [series.points[0][1] for series in prometheus.ask(f"{which}(timestamp(up == 1)[1h:1s])")]
         for which in ("min_over_time", "max_over_time")

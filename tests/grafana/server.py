@@ -1,4 +1,4 @@
-"""A real Grafana on a free loopback port, with all its data in one folder. It reports nothing, asks for no updates, and installs no plugins.
+"""A real Grafana on a free loopback port, with all its data in one folder. This Grafana sends no reports, asks for no updates, and installs no plugins.
 
 with started(folder, provisioning) as server:
     organisation = server.organisation()
@@ -44,7 +44,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Organisation:
-    """Organisation of its own in the server: it shares no folder, dashboard or data source with other tests."""
+    """Separate organisation in Grafana, so that tests share no folders, dashboards or data sources."""
 
     server: RealServer
     id: int

@@ -1,4 +1,4 @@
-"""The cache of the Grafana server, without building anything."""
+"""The cache of the built Grafana server, tested without building the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a real Grafana loads when it starts, and how a push treats what was loaded."""
+"""Dashboards that a real Grafana loads from files when it starts, and the effect of `weir dashboards push` on these dashboards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOAD_S = 30.0
 
 @pytest.fixture
 def first(server: RealServer) -> Organisation:
-    """Organisation that provisioned objects belong to."""
+    """Organisation of the dashboards and data sources that Grafana has loaded from files."""
     found = Organisation(server, 1)
     wait_until(lambda: len(loaded(found)) == 2 * len(UIDS))
     return found

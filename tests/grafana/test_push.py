@@ -22,7 +22,7 @@ ALL_KEPT = dict.fromkeys(ALL_NEW, "unchanged")
 
 
 def push(weir: Terminal, organisation: Organisation, token: str, *options: str) -> dict[str, str]:
-    """Push successfully, and return what was done with each object, by its uid."""
+    """Push the dashboards. Return the action for each object in Grafana, by the uid of the object."""
     outcome = pushed(weir, organisation, token, *options, "-o", "json")
     assert (outcome.code, outcome.err) == (0, "")
     return {step["uid"]: step["action"] for step in outcome.json}
@@ -34,7 +34,7 @@ def pushed(weir: Terminal, organisation: Organisation, token: str, *options: str
 
 
 def stored(organisation: Organisation, uid: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a dashboard and what Grafana says about it."""
+    """Return a dashboard and Grafana's metadata of the dashboard."""
     told = organisation.told("GET", f"/api/dashboards/uid/{uid}")
     return told["dashboard"], told["meta"]
 
@@ -44,7 +44,7 @@ def versions(organisation: Organisation) -> dict[str, int]:
 
 
 def chosen(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the choice of the variable that selects a data source."""
+    """Return the data source that is selected in the first variable of a dashboard."""
     choice: dict[str, Any] = document["templating"]["list"][0].get("current", {})
     return choice
 
@@ -106,7 +106,7 @@ def test_push_undoes_changes_of_users_except_their_choice_of_a_data_source(
 
 
 def save(organisation: Organisation, document: dict[str, Any], folder: str) -> None:
-    """Save a dashboard as a user does on the page of the dashboard."""
+    """Save a dashboard as a user does in the browser."""
     organisation.told(
         "POST", "/api/dashboards/db", {"dashboard": document, "folderUid": folder, "overwrite": True}
     )

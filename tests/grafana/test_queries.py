@@ -21,7 +21,7 @@ from tests.support.dashboard_documents import DOCUMENTS, Json, panels, variables
 
 pytestmark = pytest.mark.grafana
 
-# Panels without data under the demonstration, each with the reason.
+# Panels that have no data in the demonstration, each with the reason.
 EMPTY = {
     **{("weir-streams", panel.title): "the demonstration declares no mirror" for panel in MIRRORS.panels},
     **{("weir-overview", panel.title): "an alert needs minutes to be pending" for panel in ALERTING.panels},
@@ -31,10 +31,10 @@ EMPTY = {
         if panel.empty_unless == WITH_FAILURES
     },
 }
-# Time range of the queries in seconds: like a dashboard that was just opened, the last hour.
+# Time range of the queries in seconds. A dashboard shows the last hour when it is opened.
 SPAN_S = 3600.0
 MAX_POINTS = 1000
-# Values that the page of a dashboard puts into a query before it sends the query. Grafana's server replaces the variables `$__…` itself.
+# Variables that the browser replaces in a query before it sends the query. Grafana's server replaces the variables `$__…`.
 VARIABLE = re.compile(r"\$(namespace|release|tenant|class|query|stream|node)\b")
 LABEL_VALUES = re.compile(r"label_values\((.+), (\w+)\)")
 
@@ -75,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """Grafana with the dashboards, and a data source that has the recording."""
+    """Grafana with the dashboards, and with the recorded Prometheus as data source."""
 
     organisation: Organisation
     recording: Recording
@@ -83,12 +83,12 @@ class Asked:
     """Tenant that loses most input, because fewest of its panels are empty."""
 
     def values(self, document: Json) -> Mapping[str, str]:
-        """Return the chosen values of a dashboard's variables: one tenant if the dashboard shows a single tenant, otherwise all."""
+        """Return the values of a dashboard's variables. A dashboard for a single tenant gets one tenant, other dashboards all tenants."""
         single = {one["name"] for one in variables(document) if not one.get("includeAll")}
         return {"tenant": self.tenant} if "tenant" in single else {}
 
     def answer(self, uid: str, panel: str, target: Json, values: Mapping[str, str]) -> Answer:
-        """Send a query as the page of a dashboard sends it."""
+        """Send a query as the browser does, and return the answer."""
         expr = VARIABLE.sub(lambda found: values.get(found[1], EVERYTHING), target["expr"])
         source = {"type": "prometheus", "uid": DATASOURCE_UID}
         query = target | {
@@ -117,7 +117,7 @@ def asked(server: RealServer, recording: Recording) -> Asked:
 
 @pytest.fixture(scope="module")
 def answers(asked: Asked) -> list[Answer]:
-    """Answers to all queries of all panels, as they are stored in Grafana."""
+    """Grafana's answers to all queries of all panels of the stored dashboards."""
     return [answer for document in DOCUMENTS for answer in answered(asked, str(document["uid"]))]
 
 
@@ -150,7 +150,7 @@ def test_every_panel_has_data(answers: list[Answer], capsys: pytest.CaptureFixtu
         )
     assert len(numbers) == sum(len(panels(document)) for document in DOCUMENTS)
     assert [key for key, found in numbers.items() if not found and key not in EMPTY] == []
-    # Without mirrors, a panel about mirrors has data only by mistake.
+    # The demonstration has no mirrors, so panels about mirrors must be empty.
     assert [key for key, found in numbers.items() if found and "mirror" in EMPTY.get(key, "")] == []
 
 
@@ -164,7 +164,7 @@ def test_lines_of_a_panel_have_different_legends(answers: list[Answer]) -> None:
 
 
 def test_queries_of_a_table_have_the_same_labels(answers: list[Answer]) -> None:
-    # Grafana joins the queries of a table by their labels.
+    # Grafana joins the answers of a table's queries into rows by their labels.
     by_panel: dict[tuple[str, str], list[set[frozenset[str]]]] = {}
     for answer in answers:
         if answer.is_table:
@@ -175,7 +175,7 @@ def test_queries_of_a_table_have_the_same_labels(answers: list[Answer]) -> None:
 
 
 def test_every_variable_lists_values(asked: Asked) -> None:
-    # The demonstration is no release of the chart, so its series lack these labels.
+    # The demonstration does not run in Kubernetes, so its metrics lack these labels.
     outside = {"namespace", "release"}
     for document in DOCUMENTS:
         for variable in variables(document):
@@ -187,7 +187,7 @@ def test_every_variable_lists_values(asked: Asked) -> None:
 
 
 def label_values(asked: Asked, selector: str, label: str) -> list[str]:
-    """Return the values of a label as the page of a dashboard asks for them."""
+    """Ask Grafana for all values of a label, as the browser does."""
     query = httpx.QueryParams(
         {"match[]": selector, "start": str(asked.recording.end - SPAN_S), "end": str(asked.recording.end)}
     )

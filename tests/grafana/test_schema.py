@@ -15,9 +15,9 @@ pytestmark = pytest.mark.grafana
 
 
 def without_lowest(value: Any) -> Any:
-    """Return JSON without the null values of lowest thresholds.
+    """Return JSON without the value null in thresholds.
 
-    Grafana's own editor writes these nulls, but Grafana's schema of version 10 accepts only numbers.
+    Grafana's editor writes null for the lowest threshold, but the schema of Grafana 10 accepts only numbers.
     """
     if isinstance(value, dict):
         return {
@@ -29,7 +29,7 @@ def without_lowest(value: Any) -> Any:
 
 
 def problem(organisation: Organisation, document: Json) -> str:
-    """Return how the dashboard breaks the schema, or an empty text."""
+    """Return Grafana's message about a dashboard that breaks the schema, or an empty text."""
     told = organisation.ask(
         "POST", "/api/dashboards/validate", {"dashboard": json.dumps(without_lowest(document))}
     ).json()

@@ -89,12 +89,12 @@ ANNOTATIONS = [
 ]
 CALLS = [*FOLDERS, *SOURCES, *DASHBOARDS, *ANNOTATIONS]
 
-# Fields with values that differ from server to server; both servers must have these fields, with values of the same type.
+# Fields with values that may differ between the two servers. Only the types of these values must be equal.
 OF_SERVER = {"id", "version", "commit", "pluginVersion"}
 
 
 def sent(call: Call, server: Server | Organisation) -> tuple[int, Any]:
-    """Send a call with a new token, because Grafana remembers for a minute what a token may do."""
+    """Send a request with a new token, because Grafana remembers the rights of a token for a minute."""
     url = server.url if isinstance(server, Server) else server.server.url
     headers = {} if call.role is None else {"Authorization": f"Bearer {server.token(call.role)}"}
     answer = requests.request(

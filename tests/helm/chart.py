@@ -22,7 +22,7 @@ CI = sorted((CHART / "ci").glob("*-values.yaml"))
 VERSIONS = ("1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
 RELEASE, NAMESPACE = "east", "streams"
 Object = dict[str, Any]
-# Fragments of the schemas for objects of other projects, which Kubernetes' own schemas do not describe.
+# Parts of schemas for objects of other projects. Kubernetes' own schemas do not describe these objects.
 POD_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 NAME: Object = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
@@ -70,7 +70,7 @@ def named(objects: Iterable[Object], kind: str, name: str) -> Object:
 
 
 def pods(objects: Iterable[Object]) -> Iterator[tuple[str, Object]]:
-    """Yield the name of every object with a pod or a pod template, and that pod or template."""
+    """Yield each object's pod or pod template, with the name of the object."""
     for obj in objects:
         name, spec = f"{obj['kind']} {obj['metadata']['name']}", obj.get("spec", {})
         match obj["kind"]:
@@ -92,7 +92,7 @@ def containers(pod: Object) -> list[Object]:
 
 
 def problems(obj: Object, version: str) -> list[str]:
-    """Return the reasons for which Kubernetes of this version would refuse the object, or would drop some of its fields."""
+    """Return the mistakes for which Kubernetes of this version would refuse the object or drop some of its fields."""
     match obj["apiVersion"].partition("/")[0]:
         case "ray.io":
             return against(envelope(RAY_CLUSTER), obj, version)
@@ -114,7 +114,7 @@ def against(schema: Object, obj: Object, version: str) -> list[str]:
         for error in Draft7Validator(schema).iter_errors(obj)
     ]
     for name, pod in pods([obj]):
-        # Adding a kind turns the pod template into a pod, which the schema of pods can check.
+        # With a kind and a name, a pod template is a pod, which the schema of pods can check.
         whole = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "any", **pod["metadata"]}}
         found += [f"{name}: {problem}" for problem in problems(whole, version)]
     return found
@@ -207,7 +207,7 @@ HTTP_ROUTE = envelope(
 
 @cache
 def monitoring_schema(kind: str) -> Object:
-    """Return the Prometheus operator's schema of a kind, changed so that it refuses unknown keys."""
+    """Return the Prometheus operator's schema for a kind of object. The schema is changed to refuse unknown keys."""
     found: Object = deepcopy(getattr(monitoring, kind).model_json_schema(by_alias=True))
     for obj in (found, *found.get("$defs", {}).values()):
         if "properties" in obj:
@@ -216,7 +216,7 @@ def monitoring_schema(kind: str) -> Object:
 
 
 def quantity(text: str) -> float:
-    """Return a quantity of Kubernetes, such as `500m` or `2Gi`, as a number."""
+    """Convert a quantity of Kubernetes, such as `500m` or `2Gi`, into a number."""
     parts = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text)
     assert parts is not None, text
     units = {"": 1.0, "m": 1e-3} | {

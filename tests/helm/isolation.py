@@ -1,6 +1,6 @@
-"""Containers of a pod as processes of this machine, isolated from each other as in a cluster.
+"""Containers of a pod, run as processes of this machine and isolated from each other as in a cluster.
 
-A pod has a namespace of mounts, in which its volumes in memory are mounted. Each container has a root file system of its own with
+A pod has a namespace of mounts, in which its volumes in memory are mounted. Each container has a separate root file system with
 the volumes that the container mounts, and its own process namespace, unless the pod shares one (`shareProcessNamespace`). All
 containers use this machine's network.
 """
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 IMAGE = sorted({str(ROOT), sys.prefix, sys.base_prefix})
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ENDS_S = 60.0
-# The upper layer of the root file system is in memory, because it cannot be in another overlay file system.
+# Changes to the root file system stay in memory, because overlay file systems cannot store them in another overlay file system.
 LAYERS = """
 mount -t tmpfs none {work}
 mkdir {work}/upper {work}/work {work}/files
@@ -46,7 +46,7 @@ def is_possible() -> bool:
 
 @dataclass(frozen=True)
 class Mount:
-    """Volume or file of a container: a path of this machine, and its path in the container."""
+    """Volume or file of a container: `source` is a path of this machine, `target` the path in the container."""
 
     source: Path
     target: str
@@ -54,7 +54,7 @@ class Mount:
 
 
 class Sandbox:
-    """Namespaces of a pod, kept by a process that does nothing else."""
+    """Namespaces of a pod, which a waiting process keeps open."""
 
     def __init__(self, memory: Mapping[Path, int], shares_processes: bool) -> None:
         """`memory` contains the folder and the size in bytes of each volume that is kept in memory."""
@@ -68,7 +68,7 @@ class Sandbox:
         assert self._process.stdout.readline() == b"ready\n"
 
     def command(self, work: Path, mounts: Iterable[Mount], command: Sequence[str]) -> list[str]:
-        """Return the command that runs `command` in a container of the pod; `work` is an empty folder for its file system."""
+        """Return a command line that runs `command` in a container of the pod. The folder `work` is for the container's files."""
         joined, made = ["--mount"], ["--mount", "--mount-proc"]
         if self._shares_processes:
             joined += ["--pid"]
@@ -123,7 +123,7 @@ def child(process: subprocess.Popen[bytes]) -> int:
 
 
 def file_system(work: Path, mounts: Iterable[Mount]) -> str:
-    """Return a shell script that makes a container's file system and runs its arguments there; only volumes are writable."""
+    """Return a shell script that makes a container's file system and runs a command there. Only volumes are writable."""
     lines = ["set -e", LAYERS.format(work=quoted(work)).strip(), f"cd {quoted(work)}/files"]
     for mount in sorted(mounts, key=lambda mount: mount.target):
         source, target = quoted(mount.source), quoted(mount.target.lstrip("/"))

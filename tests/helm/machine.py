@@ -1,4 +1,4 @@
-"""This machine in place of a cluster: what the chart's pods would run is run as processes, with the rendered command lines,
+"""This machine in place of a cluster: the containers of the chart's pods run as processes, with the rendered command lines,
 configuration, Secrets and volumes.
 
 Pods are isolated from each other as a cluster does it (`isolation`). Nodes differ by address (127.0.0.x). `kuberay` does with a
@@ -51,7 +51,7 @@ FREE = iter(random.sample(range(20_000, 32_000), 2000))
 
 
 def free_port() -> int:
-    """Return a port that is free at all addresses; no port is returned twice."""
+    """Return a port that is free at the addresses of all nodes. No port is returned twice."""
     return next(port for port in FREE if all(is_free(host, port) for host in (HEAD, *WORKERS)))
 
 
@@ -144,7 +144,7 @@ class Pod:
         return folder
 
     def start(self, name: str, command: Sequence[str] | None = None) -> Container:
-        """Start a container, with its own command or a given command."""
+        """Start a container with `command`, or with the command of its pod template."""
         container = self.container(name)
         log = self.machine.stack.enter_context(self.log_file(name).open("ab"))
         started = self.started[name] = Container(self.command(container, command), {}, log)
@@ -157,7 +157,7 @@ class Pod:
         return subprocess.run(inside, env={}, capture_output=True, text=True, timeout=60, check=True).stdout
 
     def command(self, container: Object, command: Sequence[str] | None) -> list[str]:
-        """Return the command that runs a container's command in the pod's namespaces."""
+        """Return a command line that runs `command`, or the container's own command, in the namespaces of the pod."""
         hosts = self.machine.folder / "hosts"
         mounts = [Mount(hosts, "/etc/hosts", is_read_only=True)]
         mounts += [
@@ -248,12 +248,12 @@ class Machine:
         return pod
 
     def start_worker_container(self, pod: Pod, address: str) -> None:
-        """Start Ray in a worker pod; after a kill, the new container has the volumes of the killed container."""
+        """Start Ray in a worker pod. After a kill, a second call starts a new container with the same volumes."""
         (group,) = self.cluster["spec"]["workerGroupSpecs"]
         start_ray(pod, ray_start(group, address, f"--address={HEAD}:{self.gcs_port}"))
 
     def start_service(self, head: Pod, *more: str) -> Container:
-        """Start the container `weir` of the head pod, and wait until its probes pass."""
+        """Start the service (container `weir` of the head pod), and wait until the container's probes pass."""
         weir = head.container("weir")
         started = head.start("weir", [*weir["command"], *more])
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
@@ -262,7 +262,7 @@ class Machine:
         return started
 
     def wait_for(self, path: str, head: Pod, weir: Container) -> None:
-        """Wait until a probe of the service passes."""
+        """Wait until the service answers the HTTP request of a probe."""
 
         def passes() -> bool:
             assert not weir.has_ended(), head.log("weir")
@@ -275,7 +275,7 @@ class Machine:
 
 
 def start_ray(pod: Pod, command: Sequence[str]) -> None:
-    """Start Ray's container of a pod, and wait until it has joined the cluster."""
+    """Start Ray's container of a pod, and wait until Ray has joined the cluster."""
     name = pod.template["spec"]["containers"][0]["name"]
     before = pod.log(name)
     started = pod.start(name, command)
@@ -289,7 +289,7 @@ def start_ray(pod: Pod, command: Sequence[str]) -> None:
 
 @contextmanager
 def machine(**values: Any) -> Iterator[Machine]:
-    """Render the chart with free ports of this machine. The pods of the machine end with the `with` block."""
+    """Render the chart with free ports of this machine. At the end of the `with` block, all pods of the machine are stopped."""
     gcs_port, api_port, gateway_port = free_port(), free_port(), free_port()
     config = {
         "live": {"lanes": 1},

@@ -12,7 +12,7 @@ from configs.documents.declarations import SessionDeclaration, documents_of
 from tests.helm.chart import CHART, RELEASE, containers, named, rendered
 
 pytestmark = pytest.mark.helm
-# Beginnings of Spark settings: the user chooses the last part of such a setting's name.
+# Any name that begins like this is a valid name of a Spark setting, because users choose the rest of the name.
 PREFIXES = ("spark.kubernetes.executor.label.",)
 
 
@@ -61,7 +61,7 @@ def test_executors_run_as_the_account_of_the_driver() -> None:
 
 
 def test_executors_reserve_enough_memory_for_their_python_processes() -> None:
-    """Spark adds a tenth of the heap by default, but the Python processes of an executor need more."""
+    """Check the memory beyond the heap. By default it is a tenth of the heap, but the Python processes of an executor need more."""
     assert session().conf["spark.executor.memoryOverheadFactor"] == "0.4"
 
 

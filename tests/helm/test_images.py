@@ -151,7 +151,7 @@ def test_the_entrypoint_adds_options_only_to_commands_that_start_executors(tmp_p
 
 
 def jars_of_image() -> dict[str, str]:
-    """Return the checksums of the jars by the jars' names, in the form in which the build of the image compares them."""
+    """Return the checksum of each jar, by name, from the file with which the build of the image compares the jars."""
     lines = text_of("helm/spark-jars/checksums.txt").splitlines()
     return {name: checksum for checksum, name in (line.split() for line in lines)}
 
@@ -167,7 +167,7 @@ def test_jars_of_the_image_are_pinned_by_version_and_checksum() -> None:
     assert (set(found), len(set(found.values()))) == (wanted, len(wanted))
     assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in found.values())
     assert any(name.startswith(KAFKA_ARTIFACT) for name in found)
-    # Spark already has all other jars that the added jars need. Of two versions of a jar, Java would load only one.
+    # The image adds only jars that Spark lacks. If a jar existed in two versions, Java would load only one version.
     bundled = {jar.name.rpartition("-")[0] for jar in (Path(pyspark.__file__).parent / "jars").iterdir()}
     assert not {name.rpartition("-")[0] for name in found} & bundled
 

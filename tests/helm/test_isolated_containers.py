@@ -48,13 +48,13 @@ def test_worker_that_restarts_in_its_pod_frees_the_memory_of_its_predecessor() -
 
 
 def node_folders(worker: Pod) -> set[str]:
-    """Return the folders of nodes that have a gateway, in the shared memory of a pod."""
+    """Return the folders in the shared memory of a worker pod in which a gateway has its socket."""
     listed = worker.output("ray-worker", ["find", "/dev/shm", "-name", "gateway.sock"])
     return {str(Path(path).parent) for path in listed.splitlines()}
 
 
 def test_objects_of_ray_are_in_shared_memory() -> None:
-    """Ray warns, and keeps its objects on disk, if /dev/shm is smaller than its object store."""
+    """Check that Ray does not warn: if /dev/shm were smaller than Ray's object store, Ray would keep its objects on disk."""
     with machine() as here:
         for pod, name in ((here.start_head(), "ray-head"), (here.start_worker("127.0.0.2"), "ray-worker")):
             assert "harm performance" not in pod.log(name)

@@ -13,7 +13,7 @@ import yaml
 from tests.helm.chart import CHART, named, rendered, template
 
 pytestmark = pytest.mark.helm
-# RayCluster fields that the chart needs, as far as each release of KubeRay has them.
+# For each release of KubeRay, the fields of a RayCluster that this release knows and that the chart needs.
 FIELDS: Mapping[str, Mapping[str, Any]] = {
     "1.3": {},
     "1.5.1": {"authOptions": {"properties": {"mode": {}}}},
@@ -22,7 +22,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def problem(folder: Path, version: str, values: Mapping[str, Any]) -> str:
-    """Return the problem that a copy of the chart reports for the CRD of an operator."""
+    """Return the error of a copy of the chart that contains the custom resource definition of an operator of this version."""
     schema = {"openAPIV3Schema": {"properties": {"spec": {"properties": FIELDS[version]}}}}
     crd = {"spec": {"versions": [{"name": "v1alpha1", "schema": {}}, {"name": "v1", "schema": schema}]}}
     copy = folder / f"weir-{version}"

@@ -65,7 +65,7 @@ def test_volumes_of_temporary_files_and_logs_have_a_size_limit(file: Path) -> No
 
 @each_ci
 def test_disruption_budgets_of_ray_pods_are_absolute_numbers_of_pods(file: Path) -> None:
-    """A budget in percent needs the `scale` subresource of the object that owns the pods. A RayCluster does not have it."""
+    """Check that budgets have no percentages: these need a `scale` subresource of the pods' owner, which a RayCluster lacks."""
     for budget in of_kind(rendered_ci(file), "PodDisruptionBudget"):
         if budget["metadata"]["labels"]["app.kubernetes.io/component"] in ("head", "worker"):
             spec = {key: value for key, value in budget["spec"].items() if key != "selector"}
@@ -132,6 +132,6 @@ def test_job_that_declares_documents_stops_before_its_deadline_and_keeps_the_log
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["command"][-2:] == ["--wait", "1200s"]
     assert job["spec"]["activeDeadlineSeconds"] > 1200
-    # With in-place restarts, Kubernetes would delete the pod with its log after the last failure.
+    # If Kubernetes restarted the containers of a pod in place, the last failure would delete the pod with its log.
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     assert "hook-succeeded" in job["metadata"]["annotations"]["helm.sh/hook-delete-policy"]

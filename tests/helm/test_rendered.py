@@ -47,7 +47,7 @@ from tests.helm.chart import (
 pytestmark = pytest.mark.helm
 each_ci = pytest.mark.parametrize("file", CI, ids=lambda file: file.name.removesuffix("-values.yaml"))
 RAY_NAME = f"{RELEASE}-weir"
-# Secrets, with their keys, that the chart does not create: an administrator creates them, or KubeRay for its cluster.
+# Secrets that the chart does not create, with their keys. An administrator creates these Secrets, or KubeRay does.
 GIVEN_SECRETS: Mapping[str, set[str]] = {
     "weir-database": {"dsn"},
     "weir-own-keys": {"pepper", "admin-key", "feeds-key", "metrics-key"},
@@ -433,6 +433,6 @@ def test_all_containers_of_ray_use_the_same_authentication_mode(enabled: bool) -
         for _, pod in pods([ray])
         for container in containers(pod)
     ]
-    # KubeRay sets the mode of its own containers.
+    # KubeRay itself sets the authentication mode of Ray's containers.
     assert modes == ([None, "token", None] if enabled else ["disabled"] * 3)
     assert ("authOptions" in ray["spec"]) == enabled

@@ -79,13 +79,13 @@ def down(machine: Machine, head: Pod) -> int:
 
 
 def seen(machine: Machine) -> tuple[str, set[str]]:
-    """Return the name of the system and the endpoints of its nodes."""
+    """Return the name of the running system, and the addresses of its nodes' gateways."""
     system = asked(machine, "/v1/system")
     return system["name"], {node["endpoint"] for node in system["nodes"]}
 
 
 def is_answered(weir: Client, value: int) -> bool:
-    """Push a row with this value; return True if this row or an earlier row with this value has an answer."""
+    """Push a row with this value. Return True if any row with this value has an answer already."""
     with suppress(WeirError):
         weir.put_rows("ticks", [{"ts": "2026-01-01T00:00:00Z", "value": value}])
         return value in values(weir)
@@ -116,7 +116,7 @@ def test_pods_of_the_chart_serve_a_tenant_and_survive_a_restart_of_the_service()
         answer = httpx.get(f"{machine.url}/metrics", headers=metrics, timeout=30)
         assert (answer.status_code, "weir_" in answer.text) == (200, True)
         assert httpx.get(f"{machine.url}/v1/tenants", headers=metrics, timeout=30).status_code == 403
-        # After the end of the service's container, the system and its answers are still there.
+        # After a restart of the service's container, the same system runs, and its answers are still there.
         weir.apply(documents_of(DECLARED))
         eventually(lambda: is_answered(weir, 1), "an answer")
         before = seen(machine)
@@ -125,7 +125,7 @@ def test_pods_of_the_chart_serve_a_tenant_and_survive_a_restart_of_the_service()
         service = machine.start_service(head)
         assert seen(machine) == before
         assert values(weir)[0] == 1
-        # With other settings, a new system starts with the same declarations.
+        # If the service starts with other settings, a new system starts with the same declarations.
         assert service.end() == 128 + signal.SIGTERM
         service = machine.start_service(head, "--manager", "common")
         assert seen(machine)[0] != before[0]

@@ -30,7 +30,7 @@ COUNTED = "weir_class_response_seconds_count"
 
 @cache
 def installed(namespace: str, settings: str = "{}") -> list[Object]:
-    """Return the objects of the release in this namespace. `settings` has more chart values for the alert rules, as JSON."""
+    """Return the objects of the release in this namespace. `settings` is JSON with additional chart values for alert rules."""
     values = json.loads(json.dumps(MONITORED))
     values["monitoring"]["prometheusRule"] |= json.loads(settings)
     done = helm(
@@ -52,7 +52,7 @@ def series(name: str, values: str, namespace: str, **labels: str) -> Object:
 
 
 def difference(folder: Path, **test: Any) -> str:
-    """Run promtool's test with the rules of both releases; return its output if the test fails, else an empty text."""
+    """Test the rules of both releases with promtool. Return promtool's output if the test fails, otherwise an empty text."""
     files = []
     for namespace in NAMESPACES:
         (rule,) = of_kind(installed(namespace), "PrometheusRule")

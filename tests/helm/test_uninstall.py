@@ -1,4 +1,4 @@
-"""`helm uninstall` with Redis: the RayCluster goes first, while the Secrets that its clean-up needs still exist."""
+"""`helm uninstall` with Redis: the RayCluster is deleted first, while the Secrets for its clean-up still exist."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Kubernetes(ThreadingHTTPServer):
     """HTTPS server for the two calls of the Kubernetes API that the uninstall script makes."""
 
     def __init__(self, folder: Path, remains: int, status: int = 200) -> None:
-        """The first `remains` requests get the status `status`, as if the cluster existed; later requests get 404."""
+        """Answer the first `remains` requests with `status`, as if the RayCluster existed, and later requests with 404."""
         super().__init__(("127.0.0.1", 0), Call)
         certificate, key = certificate_in(folder)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -129,7 +129,7 @@ def test_uninstall_script_fails_if_deleting_is_forbidden_or_the_cluster_remains(
 
 
 def test_helm_deletes_the_objects_of_hooks_that_succeed() -> None:
-    """Helm deletes the objects of a hook only if its delete policy says so, even when the release is uninstalled."""
+    """Check the delete policy of hooks. Without a delete policy, Helm keeps the objects of a hook when a release is uninstalled."""
     objects = rendered_ci(CHART / "ci" / "ha-values.yaml") + rendered_ci(CHART / "ci" / "minimal-values.yaml")
     annotations = [each["metadata"].get("annotations", {}) for each in objects]
     policies = [each["helm.sh/hook-delete-policy"] for each in annotations if "helm.sh/hook" in each]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.helm
 
 
 def nested(path: str, value: object) -> dict[str, Any]:
-    """Return nested dictionaries for a path: `a.b` and 1 become {a: {b: 1}}."""
+    """Return nested dictionaries with one value: the path `a.b` and the value 1 give {a: {b: 1}}."""
     found: Any = value
     for part in reversed(path.split(".")):
         found = {part: found}
@@ -56,7 +56,7 @@ def test_every_value_is_described_in_the_readme() -> None:
     missing = [
         key for key in keys(values) if not any(row == key or row.startswith(f"{key}.") for row in rows)
     ]
-    # The README has a single row for a value in a format of Kubernetes, whatever keys that value contains.
+    # If Kubernetes defines the keys of a value, such as `resources`, the README has a single row for the value.
     assert [key for key in missing if not any(key.startswith(f"{row}.") for row in rows)] == []
     assert all(f"`{key}`" in readme for key in rows)
 

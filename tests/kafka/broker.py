@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 USER, PASSWORD = "weir", "swordfish-of-the-broker"
 STARTED = b"Kafka Server started"
-# Options of a small JVM. Code is compiled only by the fast compiler, because a broker of a test runs only for a short time.
+# Options of a small JVM. Only Java's fast compiler is used, because the broker of a test runs for a short time.
 JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROPERTIES = """\
 process.roles=broker,controller
@@ -88,7 +88,7 @@ class Broker:
 
     def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         classpath = os.pathsep.join(map(str, self._jars))
-        # The broker is killed together with the tests, so that no broker remains if the tests are killed.
+        # If the tests are killed, Linux kills the broker as well.
         command = ["setpriv", "--pdeathsig", "KILL", str(self._java), *JAVA_OPTIONS, "-cp", classpath]
         with self._log.open("wb") as log:
             return subprocess.Popen(
@@ -101,7 +101,7 @@ class Broker:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports of the loopback address that are free now."""
+    """Return `count` different ports of the loopback address that are free now."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -14,7 +14,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from services.ingest.java import find_java
 
 ADMIN_S = 30
-# The producer is idempotent: even if the producer repeats a message for ten minutes, the topic contains the message once.
+# Settings of an idempotent producer. It may send a message repeatedly for ten minutes, but the topic stores the message once.
 PRODUCER: Mapping[str, str] = {
     # Without this setting, the producer forgets topics while the broker is away, and then `send` blocks.
     "metadata.recovery.strategy": "none",
@@ -28,7 +28,7 @@ PRODUCER: Mapping[str, str] = {
 
 
 class Client:
-    """Admin and idempotent producer of one broker."""
+    """Administrative client and producer of one broker. The topic stores each message once, even if the producer repeats the message."""
 
     def __init__(self, gateway: JavaGateway, address: str) -> None:
         self._gateway, self._jvm = gateway, gateway.jvm
@@ -52,7 +52,7 @@ class Client:
         headers: Mapping[str, bytes] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Write a message. While the broker is away, the producer keeps the message."""
+        """Write a message. If the broker is not running, the producer sends the message later."""
         record = self._records.ProducerRecord(topic, partition, key, value)
         for name, text in (headers or {}).items():
             record.headers().add(name, text)
@@ -78,7 +78,7 @@ class Client:
         self._admin.close(zero)
 
     def _before(self, offset: int) -> Any:
-        # The method is named by its Java signature, because Py4J confuses this static method with another method of the same name.
+        # The static method `beforeOffset` is called by Java reflection, because Py4J confuses it with a method of the same name.
         lang = self._jvm.java.lang
         types, values = self._array(lang.Class, lang.Long.TYPE), self._array(lang.Object, offset)
         name = "org.apache.kafka.clients.admin.RecordsToDelete"

@@ -1,4 +1,4 @@
-"""Feeds that read from a real Kafka, and the messages in its topics. The feeds are the examples of docs/ingest.md, and streams of ids."""
+"""Feeds that read from a real Kafka, and the messages in its topics. The feeds are the examples of docs/ingest.md, and feeds of numbered rows."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Found = TypeVar("Found")
 
 
 def example(kind: str) -> Any:
-    """Return the YAML of the example in docs/ingest.md that is marked with `kind`."""
+    """Return the content of the YAML example in docs/ingest.md that is marked with `kind`."""
     (text,) = re.findall(rf"```yaml {kind}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return parse_yaml(text)
 
 
 def examples(address: str) -> dict[str, Definition]:
-    """Return the streams that an example of docs/ingest.md declares, with the address of the tests' broker."""
+    """Return the streams of the Kafka example in docs/ingest.md, with the address of the test's broker."""
     streams: dict[str, Definition] = yaml.safe_load(
         yaml.safe_dump(example("kafka")["streams"]).replace(BROKER_OF_PAGE, address)
     )
@@ -56,20 +56,20 @@ def examples(address: str) -> dict[str, Definition]:
 def ids_of(
     topic: str, address: str, options: Mapping[str, Any] = {}, *, path: str = "driver", sql: str = IDS_SQL
 ) -> Definition:
-    """Return the declaration of a stream of ids, which a topic contains as JSON."""
+    """Return the declaration of a stream of numbered rows, which the feed reads as JSON from a topic."""
     given = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest", **options}
     source = {"format": "kafka", "options": given, "sql": sql, "path": path}
     return {"columns": {"ts": "timestamp", "id": "int64"}, "time": "ts", "source": source}
 
 
 def file_of(streams: Mapping[str, Definition], jars: Jars) -> dict[str, Any]:
-    """Return the content of a file of streams, with the Kafka connector from local jars."""
+    """Return the content of a file of streams, with settings of Spark for local jars of the Kafka connector."""
     conf = {"spark.jars": ",".join(map(str, jars.connector)), "spark.driver.memory": "512m"}
     return {"session": {"conf": conf}, "streams": dict(streams)}
 
 
 def job(streams: Mapping[str, Definition], jars: Jars, gateway: RealGateway, folder: Path) -> IngestJob:
-    """Declare the streams at the gateway, and return the job of an ingest process for these streams."""
+    """Declare the streams at the gateway. Return the settings of an ingest process that fills these streams."""
     file = parse_model(StreamsFile, file_of(streams, jars))
     for name, definition in file.streams.items():
         gateway.declare(definition.declaration(name))
@@ -78,7 +78,7 @@ def job(streams: Mapping[str, Definition], jars: Jars, gateway: RealGateway, fol
 
 
 def changed(before: IngestJob, streams: Mapping[str, Definition], jars: Jars) -> IngestJob:
-    """Return a copy of the job with other definitions of the same streams."""
+    """Return a copy of an ingest process's settings, with other definitions of the streams."""
     return replace(before, file=parse_model(StreamsFile, file_of(streams, jars)))
 
 
@@ -90,12 +90,12 @@ def id_message(number: int) -> bytes:
 
 
 def iso(number: int) -> str:
-    """Return the event time of an id. The id is the number of microseconds after the first event time."""
+    """Return the event time of row `number`. The rows are one microsecond apart."""
     return f"2023-11-14T22:13:20.{number:06}Z"
 
 
 def avro_trade(number: int, price: float) -> bytes:
-    """Return a record of the Avro example in docs/ingest.md, encoded by the rules of Avro."""
+    """Return a message of the Avro example in docs/ingest.md, in Avro's binary format."""
     return zigzag(BEGIN_US + number) + zigzag(number) + struct.pack("<d", price)
 
 
@@ -109,7 +109,7 @@ def zigzag(number: int) -> bytes:
 
 # -- waiting for feeds -----------------------------------------------------------------------------------------------
 
-# Longest wait in seconds. Kafka's clients give up only after a minute, and several feeds start in one JVM next to the broker's JVM.
+# Longest wait in seconds. It is long because Kafka's clients give up only after a minute, and Spark starts slowly next to a broker.
 WITHIN_S = 240.0
 
 

@@ -45,7 +45,7 @@ def cache() -> Path:
 
 
 def jars() -> Jars:
-    """Return the jars. If a jar is missing or different, fetch all jars of its kind; raise NoJars if that is impossible."""
+    """Return the jars. If a jar is missing or has another checksum, fetch all jars of its kind. Raise NoJars if that is impossible."""
     wanted = sums_wanted()
     return Jars(*(fetched(kind, wanted[kind]) for kind in KINDS))
 
@@ -74,7 +74,7 @@ def run_maven(kind: str, folder: Path) -> None:
     program = shutil.which("mvn")
     if program is None:
         raise NoJars("Maven is missing: apt-get install maven (make tools does, as root)")
-    # Option C makes Maven compare each download with the checksum that the repository publishes for it.
+    # With option -C, Maven refuses a download that differs from its published checksum.
     options = ["-B", "-q", "-C", "-f", str(HERE / f"{kind}.xml"), f"-DoutputDirectory={folder}"]
     try:
         done = subprocess.run([program, *options, MAVEN], capture_output=True, text=True, timeout=FETCH_S)
@@ -87,7 +87,7 @@ def run_maven(kind: str, folder: Path) -> None:
 
 
 def sums_wanted() -> dict[str, dict[str, str]]:
-    """Return the checksum of each jar, by kind of jars and by name of the jar."""
+    """Return the committed checksums as {kind of jars: {name of the jar: checksum}}."""
     wanted: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
     for line in SUMS.read_text(encoding="utf-8").splitlines():
         checksum, path = line.split()
@@ -101,7 +101,7 @@ def sums_in(folder: Path) -> dict[str, str]:
 
 
 def accept() -> None:
-    """Write the checksums of the jars that Maven fetches now."""
+    """Fetch all jars, and write their checksums to `jars.sha256`."""
     lines = []
     with TemporaryDirectory() as name:
         for kind in KINDS:

@@ -1,4 +1,4 @@
-"""Feeds publish each message of a real Kafka broker once, even if the broker is killed, requires a login or loses messages."""
+"""Feeds publish each message of a real Kafka broker once, even if the broker is killed. Other tests use logins and lost messages."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_poisoned_messages_become_dead_letters_with_their_reason_and_place(
     assert {(one.reason, one.column) for one in (*orders, *trades)} == {("no event time", "ts")}
     assert feeds.values(orders, "place") == [1, 2, 3]
     assert [one.rows for one in trades] == [2]
-    # A value that fits its JSON document but not its own column becomes NULL in that column.
+    # If a value in a valid JSON document does not fit the type of its column, the column gets NULL.
     assert [row["amount"] for row in gateway.rows("orders")] == [1.5, None]
     assert [row["id"] for row in gateway.rows("trades")] == [7]
 
@@ -233,7 +233,7 @@ def test_command_that_is_killed_continues_at_the_offsets_of_its_checkpoint(
     client.create("resumed", partitions=2)
     send_ids(client, "resumed", range(100), partitions=2)
     client.flush()
-    # Without a checkpoint, the second start would skip the messages that were written during the pause.
+    # Without the checkpoint, the restarted feed would skip the messages that were written while it was stopped.
     streams = {
         "resumed": feeds.ids_of(
             "resumed", broker.address, {"startingOffsets": '{"resumed": {"0": 0, "1": 0}}'}

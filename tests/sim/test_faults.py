@@ -1,7 +1,6 @@
-"""Random scenarios with random faults. Invariants are checked after every load cycle; once the faults stop
-and the load is light, every class must recover.
+"""Random scenarios with random faults. Invariants are checked after every load cycle. After the faults, every class must recover.
 
-A scenario follows entirely from its seed. `WEIR_FAULT_SEEDS=500` in the environment runs more seeds.
+A scenario depends only on its seed. `WEIR_FAULT_SEEDS=500` in the environment runs more seeds.
 """
 
 import itertools
@@ -25,9 +24,9 @@ from tests.support.scenarios import Data, aggregate, at, join, lookup, project, 
 
 SEEDS = range(int(os.environ.get("WEIR_FAULT_SEEDS", "36")))
 
-# Moments in seconds: faults and heavy load end at FAULTY_S; light load without faults lasts until END_S.
+# Faults and heavy load end at second FAULTY_S. Light load without faults lasts until second END_S.
 FAULTY_S, END_S = 8.0, 36.0
-# Load of each class after the faults, in processors.
+# Load of each class after the end of the faults, in processors.
 LIGHT_LOAD = 0.04
 CLASSES_MAX = 4
 
@@ -36,7 +35,7 @@ CLASSES_MAX = 4
 
 
 class Dice(random.Random):
-    """Random generator with draws for scenarios, in which optional features are often left out."""
+    """Generator of random parts of scenarios."""
 
     def often(self, value: Any, otherwise: Any) -> Any:
         return value if self.random() < 0.6 else otherwise
@@ -100,7 +99,7 @@ class Dice(random.Random):
 
 
 def random_scenario(seed: int) -> tuple[Scenario, str]:
-    """Return a scenario and the manager that runs it."""
+    """Return a scenario and the name of a manager (shedding and lending)."""
     dice = Dice(seed)
     names = "abcd"[: dice.randint(2, CLASSES_MAX)]
     lanes = dice.randint(1, 3)
@@ -160,7 +159,7 @@ def random_scenario(seed: int) -> tuple[Scenario, str]:
 
 
 class Invariants:
-    """Checks of a run after every load cycle."""
+    """Invariants of a run, which are checked after every load cycle."""
 
     def __init__(self) -> None:
         self.cycles = 0
@@ -182,7 +181,7 @@ class Invariants:
                 account = entry.ledger
                 fates = (account.delivered, account.shed, account.late, account.rejected, account.failed)
                 assert min(fates) >= 0, f"{name} {entry.stream}: {account} at {run.now} s"
-                # The count includes up to `train_max` tuples that are in the running operator call.
+                # Tuples of the running operator call (at most `train_max`) count as queued.
                 assert host.door.queued(entry) <= run.scenario.queue_max + run.scenario.train_max
             assert host.answers.responses.count >= self._answers.get(name, 0)
             self._answers[name] = host.answers.responses.count
@@ -245,11 +244,11 @@ def test_invariants_hold_during_faults_and_classes_recover_afterwards(seed: int)
     run = ran(settings, manager, on_cycle=check)
     assert holds.cycles == pytest.approx(END_S / (settings.load.cycle_ms / 1e3), abs=1)
 
-    # After light load since FAULTY_S, queues are empty, nothing is shed, and all answers are in time.
+    # At the end of the light load, queues are empty, no tuple is shed, and all answers are in time.
     late = [at_s for at_s in answers if at_s > END_S - 4]
     for place, (name, series) in enumerate(run.series.classes.items()):
         assert min(series.queued[-20:]) == 0
-        # With any step of headroom other than `size`, headroom may fall so low that recovery takes minutes.
+        # Unless ALoMa changes headroom by the rule `size`, headroom may fall so low that recovery takes minutes.
         if settings.load.step == "size":
             assert set(series.drop[-20:]) == {0}
             assert answers[late[0]][place] < answers[late[-1]][place]

@@ -1,4 +1,4 @@
-"""A simulated host of one class, driven by hand in the way a lane drives it."""
+"""A simulated host of one class, which the tests call as a lane would."""
 
 import math
 from collections import Counter
@@ -41,7 +41,7 @@ def host_of(
     keys: int = 1,
     **settings: Any,
 ) -> SimulatedHost:
-    """Return a host with tuples of stream `s` that arrive at these times; a call of the source costs 1 ms per tuple."""
+    """Return a host to which tuples of stream `s` arrive at these times. The source operator takes 1 ms per tuple."""
     given = tenant("c", {"s": at(*times_s)}, victim=victim)
     given["streams"]["s"] |= {"late_fraction": late, "keys": keys}
     return hosted(scenario(given, networks=networks, **{"costs": {"source_tuple_us": 1000}} | settings))
@@ -144,9 +144,7 @@ FREE = {"n": queries(all=[project(0)])}
 
 
 def ages(host: SimulatedHost, now: float) -> tuple[int, float, float]:
-    """Answer all queued tuples at moment `now` at no cost; return the number of answers, their mean age and
-    their largest age.
-    """
+    """Answer all queued tuples at time `now`. Return the number of answers, and their mean and largest response time in seconds."""
     costs(host, now)
     answers = host.answers.responses.response_ms()
     return host.answers.responses.count, answers["mean"] / 1e3, answers["max"] / 1e3
@@ -213,7 +211,7 @@ def test_victim_oldest_sheds_the_arrival_if_the_queue_is_empty() -> None:
 
 
 def three_queries(*times_s: float, tuple_us: float, **settings: Any) -> SimulatedHost:
-    """Return a host of three queries, each with its own queue and three operators that keep everything."""
+    """Return a host of three queries. Each query has its own queue, and three operators that drop no tuple."""
     network = {"kind": "sharaf", "queries": 3, "selectivity_min": 1, "cost_classes": 1, "tuple_us": tuple_us}
     given = tenant("c", {"tuples": at(*times_s)}, network="t", **settings)
     return hosted(scenario(given, networks={"t": network}, train_max=4))
@@ -228,7 +226,7 @@ def test_victim_oldest_sheds_from_all_queues_only_tuples_that_no_query_has_taken
     host.door.set_keep(0.5)
     host.door.ingest(2.5)
     assert (host.door.ledger(), host.door.closes()) == (ledger(offered=20, shed=5), True)
-    # The door drops the fifth to the ninth tuple for all three queries.
+    # The door drops tuples 5 to 9 for all three queries, because no query has taken these tuples.
     answered = 3 * [2.5 - arrival for arrival in arrivals[:4] + arrivals[9:]]
     assert ages(host, 2.5) == pytest.approx((45, sum(answered) / 45, 2.5))
     assert (host.door.ledger(), host.door.closes()) == (ledger(offered=20, delivered=15, shed=5), True)
@@ -311,7 +309,7 @@ def test_queued_work_includes_tuples_inside_the_network() -> None:
     host.door.ingest(0.0)
     host.start(0.0)
     host.finish(0.002)
-    # Two tuples wait for the filter, which takes 10 ms for each; half of the tuples pass it and then take 20 ms.
+    # Two tuples wait for the filter, which takes 10 ms per tuple. Half of the tuples pass the filter and then take 20 ms.
     assert host.end_cycle(0.002, 1.0).queued_work_s == pytest.approx(2 * (0.01 + 0.5 * 0.02))
 
 
@@ -354,7 +352,7 @@ def test_when_a_host_dies_queued_and_half_processed_input_fails_unless_retained(
     for now, cost in ((0.0, 0.002), (0.002, 0.02), (0.022, 0.002)):
         assert host.start(now) == pytest.approx(cost)
         host.finish(now + cost)
-    host.start(0.024)  # two tuples are answered, two are inside, one is queued
+    host.start(0.024)  # Two tuples are answered, two are in an operator, and one is queued.
     host.die(retained=False)
     assert (host.door.ledger(), host.door.closes()) == (ledger(offered=5, delivered=2, failed=3), True)
     host.revive(rebuild_s=0)
@@ -399,5 +397,5 @@ def test_a_clock_jump_changes_only_the_arrival_times_of_later_tuples() -> None:
     host = host_of(0.0, 1.0, networks=FREE, costs={})
     host.door.ingest(0.0)
     host.clock.offset_s = 10.0
-    # By the clock after the jump, the first tuple is 11 s old and the second has just arrived.
+    # After the jump, the clock shows 11 s. The first tuple arrived at 0 s, the second at 11 s.
     assert ages(host, 1.0) == pytest.approx((2, 5.5, 11))

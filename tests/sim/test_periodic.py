@@ -53,7 +53,7 @@ def test_updates_and_one_time_queries_take_time_from_periodic_queries() -> None:
     assert loaded.utilisation == pytest.approx(1.0, abs=0.01)
 
 
-# Factors by which the cost of the paper's 80 queries is multiplied.
+# Factors by which the costs of the 80 queries of Golab's paper are multiplied.
 @pytest.mark.parametrize("scale", [0.6, 1.0, 2.0], ids=["light", "medium", "heavy"])
 def test_under_overload_schedules_that_share_more_are_less_late(scale: float) -> None:
     schedules: list[PeriodicSettings] = [
@@ -120,9 +120,7 @@ def test_the_preset_sharaf_tardiness_has_the_queries_of_bench_papers(run: int) -
 
 
 def test_the_cost_of_an_answer_follows_the_number_of_distinct_values_in_its_window() -> None:
-    """Check the answering cost at Golab's lower rate for windows of 20 and 100 seconds, between which the
-    cost is interpolated.
-    """
+    """Check the cost of an answer for windows of 20 and 100 s, at the lower of Golab's two rates."""
     costs = packet_queries(10, 1500, 1).costs["pair"]
     for window in (20, 100):
         counts = 1e6 * (1 - exp(-1500 * window / 1e6))

@@ -1,6 +1,4 @@
-"""Admission plans compared with simulated runs: a plan, made from a run without the new class, must forecast
-a run with that class.
-"""
+"""Admission plans compared with simulated runs. A plan is made from a run without the new class, and forecasts a run with the class."""
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ from tests.support.scenarios import poisson, preset
 pytestmark = pytest.mark.slow
 
 NAMES = ("class1", "class2", "class3")
-# Tolerances of the comparison. Response times below the floor are not compared: they depend on single trains, which no plan forecasts.
+# Tolerances of the comparison. Response times below P95_FLOOR_MS depend on single trains, which no plan can forecast.
 P95_FACTOR, P95_FLOOR_MS, DROP_POINTS = 2.0, 20.0, 8.0
 
 
 def three(loads: tuple[float, float, float], **last: Any) -> Scenario:
-    """Return the paper's three classes at these loads, given as fractions of the machine's capacity; the third class is the new class."""
+    """Return the three classes of the DILoS paper. Loads are fractions of the machine's capacity. The third class is the new class."""
     one = preset("dilos-sc").classes[0].model_dump()
     streams = {"readings": {"arrivals": poisson(1300)}, "alerts": {"arrivals": poisson(65)}}
     terms = zip(NAMES, (6, 3, 1), (300, 400, 500), loads, strict=True)
@@ -179,6 +177,6 @@ def test_a_class_without_input_keeps_its_target() -> None:
 def load(
     name: str, priority: float, target_ms: float, processors: float, max_drop: float = 0.95
 ) -> ClassLoad:
-    """Return a class with this load from ten batches per second, where each row costs 0.2 µs."""
+    """Return a class with a load in processors. The class gets ten batches per second, and each row costs 0.2 µs."""
     declared = PriorityClass(name=name, priority=priority, delay_target_ms=target_ms, max_drop=max_drop)
     return ClassLoad(declared, (InputLoad(processors / 0.2e-6, 0.2e-6, 100e-6, batch_s=0.1, calls=10),))

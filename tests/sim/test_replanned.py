@@ -1,4 +1,4 @@
-"""Forecasts of a class under another plan from measurements under the current plan, and the switch to the best plan."""
+"""Forecasts for other plans of a class, made from measurements under the current plan, and the switch to the best plan."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NEAR = (
     "SELECT r.ts, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
     " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND"
 )
-# SELECTIVE: a join of many pairs, with conditions that few tuples pass.
-# DEAR: expensive conditions that all tuples pass, and a join of few pairs.
+# Query SELECTIVE joins many pairs, and has conditions that few tuples pass.
+# Query DEAR joins few pairs, and has expensive conditions that all tuples pass.
 SELECTIVE = {"near": f"{NEAR} WHERE r.temp < 0.05 AND a.level < 0.5"}
 DEAR = {
     "near": f"{NEAR} WHERE SQRT(r.temp) + LN(r.temp + 2) + EXP(r.temp) > 0 AND SQRT(a.level) + EXP(a.level) > 0"
@@ -72,7 +72,7 @@ def test_an_unshared_plan_is_forecast_to_respond_later_than_a_shared_plan(
 
 
 def test_a_forecast_counts_an_answer_of_a_shared_operator_once_for_each_query() -> None:
-    """A shared plan has one last operator per query, as an unshared plan has, so both plans forecast the same number of answers."""
+    """Check that the plan with shared operators has one last operator per query, as the plan without sharing has."""
     shared, apart = now(running(WINDOWS, USUAL, 100, 5)), now(running(WINDOWS, APART, 100, 5))
     ends = [[one for one in found.operators if not one.feeds] for found in (shared, apart)]
     assert [len(one) for one in ends] == [len(WINDOWS)] * 2
@@ -86,7 +86,7 @@ def test_all_policies_are_forecast_with_the_current_plan_but_only_two_with_anoth
     found = replace(now(running(DEAR, USUAL, 20, 100_000)), before=Choice(policy_of("rr"), AFTER))
     by_choice = forecasts(found, [*HR, policy_of("fcfs"), policy_of("rr")], alone)
     assert {one for one in by_choice if choice_of(one).plan == USUAL} == {"hr", "fcfs", "rr"}
-    # The queries of this class share no operators, so no unshared plan is forecast.
+    # The queries of this class share no operators, so there is no forecast for a plan without sharing.
     assert {one for one in by_choice if choice_of(one).plan != USUAL} - {"fcfs, joins first"} == {
         "hr, joins first",
         "rr, joins first",
@@ -171,7 +171,7 @@ def test_operators_paired_between_two_plans_get_the_same_input(
 
 
 def test_a_class_switches_once_to_the_better_plan_without_a_change_of_its_answers() -> None:
-    """Run the class, and carry out the decisions in place of the tuner and the coordinator."""
+    """Run the class, and carry out each decision to switch, which the tuner and the coordinator do in a live system."""
     policy = {"kind": "auto", "steady": 2}
     one, undisturbed = (RunningClass(SELECTIVE, 100, 20, plan=AFTER, policy=policy) for _ in "12")
     core = tuning_core(one.declared)

@@ -1,5 +1,6 @@
-"""Settle points: the answers to one train are delivered together, as in the live system, whichever operator
-answers first. Only if a slice ends in the middle of the work are finished answers delivered earlier.
+"""Settle points: all answers to one train are delivered together, as in the live system.
+
+Only if a slice ends before the work is done, finished answers are delivered earlier.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def run(settles: bool, policy: str, round_ms: float = 10.0) -> dict[str, Any]:
 @pytest.mark.parametrize("policy", ["hr", "fcfs"])
 def test_answers_to_a_train_are_delivered_together(policy: str) -> None:
     found = run(settles=True, policy=policy)
-    # Each tuple takes five milliseconds of work, and tuples are taken one at a time.
+    # The two queries take 5 ms per tuple. A call takes one tuple at a time.
     assert (found["results"], found["response_ms"]["mean"], found["response_ms"]["max"]) == (4, 7.5, 10.0)
 
 

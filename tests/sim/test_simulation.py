@@ -1,4 +1,4 @@
-"""Runs of small scenarios: turns, lanes, determinism, doors, faults, and the results of a run."""
+"""Simulations of small scenarios: turns of classes on lanes, equal results for equal seeds, shedding, faults, and results."""
 
 import itertools
 import json
@@ -51,7 +51,7 @@ def only_class(run: Simulation) -> dict[str, Any]:
 
 
 def overloaded(*priorities: float, **settings: Any) -> Scenario:
-    """Return classes a, b, c … of these priorities, each with a load of three processors at 1 ms per tuple."""
+    """Return a scenario of classes a, b, c … with these priorities. Each class gets 3,000 tuples per second of 1 ms each."""
     classes = [
         tenant(name, {"s": constant(3000)}, priority=priority)
         for name, priority in zip("abcd", priorities, strict=False)
@@ -75,7 +75,7 @@ def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str,
 def test_mean_response_and_slowdown_of_two_queries_are_those_of_the_thesis(
     policy: str, response: float, slowdown: float
 ) -> None:
-    # Inside each query, one arriving tuple becomes three tuples, which have waited equally long.
+    # A tuple arrives once, and the first operator of each query turns it into the three tuples of the example.
     network = queries(Q1=[lookup(3, 0), project(5)], Q2=[lookup(3, 0), select(0.33, 2)])
     found = example_1(policy, network, [0])
     assert found == pytest.approx({"mean response": response, "mean slowdown": slowdown}, abs=1e-5)
@@ -85,13 +85,13 @@ def test_mean_response_and_slowdown_of_two_queries_are_those_of_the_thesis(
     ("policy", "response"), [("hr", (5 + 12 + 19 + 14) / 4), ("hnr", (7 + 14 + 21 + 9) / 4)]
 )
 def test_tuples_from_one_source_are_processed_one_after_another(policy: str, response: float) -> None:
-    # Sources run last: a tuple enters only after both queries have finished the tuple before.
+    # Sources run last: both queries finish a tuple before the source takes the next tuple.
     network = queries(Q1=[project(5)], Q2=[select(0.33, 2)])
     assert example_1(policy, network, [0, 0, 0])["mean response"] == pytest.approx(response)
 
 
 def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits() -> None:
-    # Both tuples arrive at 0. Q1 answers at 5 and 15 ms, Q2 at 10 ms. The tuple that Q2 filters out makes nothing stale.
+    # Q1 answers after 5 and 15 ms, and Q2 after 10 ms. A tuple that leads to no answer, because Q2 filters it out, makes nothing stale.
     class_ = tenant("c", {"s": at(0, 0)}, policy={"kind": "hr"})
     network = queries(Q1=[project(5)], Q2=[select(0.5, 5)])
     network["queries"][1]["weight"] = 3
@@ -113,8 +113,8 @@ def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits() -> None:
 
 
 def test_the_slowdown_of_a_pair_excludes_the_wait_for_its_partner() -> None:
-    # The ideal time T is 2 ms for each side of the join and 1 ms for the projection.
-    # The tuple of s is through its side long before the tuple of t arrives.
+    # The time T of a pair is 5 ms: 2 ms for each side of the join, and 1 ms for the projection.
+    # The join has processed the tuple of s long before the tuple of t arrives.
     network = {"n": queries(pair=[join(10, 1, 2), project(1)])}
     alone = tenant("c", {"s": at(0), "t": at(1)}, policy={"kind": "hr"})
     settings: Data = {"networks": network, "seconds": 3, "drain": True, "train_max": 1, "adaptive": False}
@@ -147,8 +147,9 @@ def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None
 
 
 def backlog_oracle(arrivals: Sequence[tuple[float, float]], until: float) -> float:
-    """Return the work done until moment `until` by a lane that is busy whenever there is work. Arrivals are
-    (time, work), in order.
+    """Return the seconds of work that a lane does until time `until`, if it never waits while there is work.
+
+    Arrivals are (time, seconds of work), in order.
     """
     free_at = done = 0.0
     for arrival, work in arrivals:
@@ -170,7 +171,7 @@ def test_a_lane_never_rests_while_a_class_has_input(policy: str) -> None:
     seen: list[tuple[float, float]] = []
 
     def check(run: Simulation) -> None:
-        # The work of a call is added when the call ends. The longest call is a train of four tuples through the most expensive operator.
+        # `busy_s` includes a call only after the call has ended. The longest call takes 16 ms: four tuples in the most expensive operator.
         seen.append((run.busy_s, backlog_oracle(arrivals, run.now)))
         assert seen[-1][1] - 4 * 4e-3 <= seen[-1][0] <= seen[-1][1] + 1e-9
 
@@ -225,7 +226,7 @@ def test_under_a_light_load_utilisation_equals_the_load() -> None:
 
 def test_turns_and_decisions_are_overhead_and_take_time() -> None:
     run = ran(overloaded(1, train_max=1, costs={"turn_us": 500, "decision_us": 100}, round_ms=10))
-    # A tuple takes two calls: two decisions of 0.1 ms and 1 ms of work. So a slice of 10 ms processes 10/1.2 tuples on average.
+    # A tuple takes 1.2 ms: two decisions of 0.1 ms each, and 1 ms of work. So a slice of 10 ms processes 10/1.2 tuples on average.
     overhead = 0.2 + 0.5 * 1.2 / 10
     assert result(run)["scheduling_overhead_pct"] == pytest.approx(100 * overhead / (1 + overhead), rel=0.01)
     assert run.hosts["a"].door.ledger().delivered == pytest.approx(5000 / (1 + overhead), rel=0.01)
@@ -340,7 +341,7 @@ def test_answers_come_sooner_if_the_oldest_tuples_are_shed_than_if_the_newest_ar
         class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
         one = only_class(ran(scenario(class_, networks=ONE_MS, train_max=5), "per-class"))
         means.append(one["response_ms"]["mean"])
-    # With equally long queues, an arrival under rule `oldest` waits less: until it is served, or dropped at the head of the queue.
+    # The victim rule `oldest` drops tuples at the head of the queue, so accepted tuples wait less in a queue of the same length.
     assert means[0] < 0.6 * means[1]
 
 
@@ -369,7 +370,7 @@ def test_a_dead_host_gives_no_answer_until_it_returns_and_then_answers_all_its_i
         for at_s, ms in zip(run.series.classes["c"].at_s, run.series.classes["c"].response_ms, strict=True)
         if ms is None
     ]
-    # Load cycles without answers: from the first whole cycle after the host's death to the cycle in which its rebuilding ends.
+    # No class answers from the first whole load cycle after the host's death to the load cycle in which the host is rebuilt.
     assert (min(silent), max(silent)) == pytest.approx((2.25, 5.4))
     assert (one["delivered"], one["failed"]) == (1000, 0)
     assert one["response_ms"]["max"] == pytest.approx(3500, abs=20)
@@ -423,7 +424,7 @@ def test_tuples_that_arrived_before_a_clock_jump_keep_their_arrival_times() -> N
     # No load cycle ends between the second arrival and the jump.
     jump = {"kind": "clock_jumps", "at_s": 0.28, "by_s": 5}
     run = ran(scenario(class_, networks={"n": queries(slow=[project(1000)])}, faults=[jump], train_max=1))
-    # The answers leave 1 and 2 s after the start of the run. The clock, which jumped by 5 s, then shows 6 and 7 s.
+    # The answers leave 1 and 2 s after the start of the run. The clock has jumped by 5 s, so it shows 6 and 7 s then.
     assert only_class(run)["response_ms"]["max"] == pytest.approx(7000 - 250)
 
 
@@ -448,7 +449,7 @@ class Listening(Shedder):
 
 
 def lending(*faults: Data, **settings: Any) -> Simulation:
-    """Return a run of an idle lender and of a borrower that asks for 0.8 of the processor but owns 0.2."""
+    """Return a run of class `lender` with little load, and class `borrower` with a load of 0.8 processors and an original share of 0.2."""
     classes = [
         tenant("lender", {"s": constant(100)}, priority=4, delay_target_ms=500),
         tenant("borrower", {"s": constant(800)}, priority=1, delay_target_ms=500),
@@ -477,7 +478,7 @@ def test_lanes_give_turns_by_the_current_shares() -> None:
         hosts = ran(scenario(*classes, networks=ONE_MS, train_max=4), manager).hosts
         ratios.append(hosts["b"].processed_s / hosts["c"].processed_s)
     # Without lending, b and c divide the capacity that class a does not use in the ratio 3 : 1.
-    # With lending, class b gets about 0.85 and class c about 0.1 of the lane after a seventh of the run.
+    # With lending, class b gets about 0.85 of the lane and class c about 0.1, from the first redistribution on.
     assert ratios[0] == pytest.approx(3, rel=0.02)
     assert 5 < ratios[1] < 8.5
 
@@ -500,7 +501,7 @@ def test_no_capacity_is_lent_while_load_reports_are_lost() -> None:
         )
         if share < 0.8
     )
-    # The load cycle that ends at 6 s is the first with reports that arrive.
+    # At 6 s, the first load reports arrive since the start of the run.
     assert moved == pytest.approx(6.0)
 
 
@@ -567,7 +568,7 @@ KEYS = {
 
 
 def kinds(value: Any) -> Any:
-    """Return the value with each leaf replaced by its type."""
+    """Return nested dictionaries and lists with each value replaced by its type."""
     match value:
         case dict():
             return {key: kinds(one) for key, one in value.items()}
@@ -577,7 +578,7 @@ def kinds(value: Any) -> Any:
 
 
 def lopsided(**settings: Any) -> Scenario:
-    """Return a scenario of class a (load 0.1, share 0.75) and class b (a load of twice the processor)."""
+    """Return a scenario of class a (load 0.1, share 0.75) and class b (load 2, share 0.25)."""
     classes = [
         tenant("a", {"s": poisson(100)}, priority=3, delay_target_ms=200),
         tenant("b", {"s": poisson(2000)}, priority=1, delay_target_ms=200),
@@ -658,10 +659,7 @@ def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
 
 
 def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops_old_tuples() -> None:
-    """Offer 1.5 times the capacity. With a maximum age, the class drops old tuples; without, it holds its source back.
-
-    If the class did neither, its queue would grow without limit.
-    """
+    """Offer 1.5 times the capacity. With `max_age_ms` the class drops old tuples, without it the producers must wait."""
     clicks = tenant("a", {"s": constant(1500)}, max_drop=0.05, delay_target_ms=200)
     found, waiting = {}, {}
     for age_ms in (None, 500.0):
@@ -669,7 +667,7 @@ def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops
         run = ran(settings, "per-class")
         found[age_ms], waiting[age_ms] = only_class(run), run.hosts["a"].door.held(run.now)
         assert found[age_ms]["offered"] + waiting[age_ms] == pytest.approx(20 * 1500, abs=1)
-    # The queue is limited to the work of ten delay targets, plus tuples accepted before costs were known.
+    # The queue holds at most the work of ten delay targets, and tuples that were accepted before their costs were measured.
     assert found[None]["response_ms"]["max"] <= 2000 + LoadSettings().cycle_ms
     assert found[None]["loss_pct"] < 5.5
     assert waiting[None] > 5000
@@ -680,9 +678,7 @@ def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops
 
 
 def test_a_class_that_holds_its_source_back_borrows_spare_capacity() -> None:
-    """Run a class of higher priority that becomes idle halfway through, and a class of lower priority that competes
-    for the capacity that becomes free.
-    """
+    """Run an overloaded class with a competitor and with a class of higher priority, which has no input after half of the run."""
     quiet = tenant(
         "quiet", {"s": at(*(number / 700 for number in range(10_500)))}, priority=3, delay_target_ms=200
     )

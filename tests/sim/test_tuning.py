@@ -1,5 +1,6 @@
-"""A class that tunes itself, in virtual time. If an operator call has a fixed cost, the policy that theory
-recommends for an objective is not always best; the class finds the best.
+"""A class that tunes itself, in virtual time.
+
+If an operator call has a fixed cost, theory may recommend a policy that is not the best. The class finds the best policy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sim.policy_tuning import operators_of
 from sim.simulation import Simulation
 from tests.support.scenarios import constant, queries, ran, scenario, tenant
 
-# Answers from before LEARNS_S do not count: until then the class is still comparing policies.
+# Answers before second LEARNS_S do not count, because the class is still comparing policies.
 EVERY_S, LEARNS_S = 5.0, 25.0
 
 
@@ -69,7 +70,7 @@ def workload(seed: int, call_us: float, seconds: float) -> Scenario:
 
 
 def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tuple[float, Simulation]:
-    """Return the objective's value over the answers that come after LEARNS_S, and the run itself."""
+    """Return the value of the objective for the answers after LEARNS_S, and the run."""
     declared = scenario.classes[0].model_copy(update={"policy": policy, "objective": objective})
     queues, begun = Queues(), list[float]()
 
@@ -138,7 +139,7 @@ def test_a_class_tuned_for_tardiness_is_measured_by_the_lateness_of_its_windows(
 @pytest.mark.slow
 def test_tardiness_is_forecast_for_a_window_that_closes_once_in_1500_tuples() -> None:
     # A window closes every 1,500 tuples.
-    # Averages over a hundred tuples are taken between two window ends, so they estimate that no window ever closes.
+    # Measurements over 100 tuples usually contain no end of a window, so they look as if no window ever closed.
     window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}
     one = tenant("c", {"s": constant(1500)}, policy={"kind": "auto", "every_s": 1.9}, objective="tardiness")
     run = ran(scenario(one, networks={"n": queries(window=[window])}, seconds=2), "none")

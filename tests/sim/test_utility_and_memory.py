@@ -75,7 +75,7 @@ def test_each_operator_that_answers_has_the_utility_of_its_own_graph() -> None:
     _, found = answered({"kind": "operators", "operators": boxes}, 0, policy={"kind": "rr"})
     assert [*found["queries"]] == ["one", "other", "other#2"]
     # The responses take 100, 200 and 300 ms.
-    # Graph FALLS gives the first and the last answer utilities 1 and 1/4; graph LATER gives the second answer utility 1.
+    # By the QoS graph FALLS, the first and last answer have utilities 1 and 1/4. By LATER, the second answer has utility 1.
     shown = [(one["mean_ms"], one["utility"]) for one in found["queries"].values()]
     assert shown == [pytest.approx(one) for one in ((100, 1), (200, 1), (300, 0.25))]
 
@@ -117,5 +117,5 @@ def test_memory_counts_the_output_size_of_operators() -> None:
     network = queries(q=[project(100) | {"size_out": 5.0}, project(100)])
     run, found = answered(network, 0, 0.15)
     assert found["memory"]["max"] == 6
-    # The first tuple has size 1 for 100 ms and size 5 for another 100 ms. The second tuple arrives meanwhile and waits for 50 ms.
+    # Each tuple takes 1 unit of memory for 100 ms, then 5 units for 100 ms. The second tuple also waits for 50 ms with 1 unit.
     assert found["memory"]["mean"] * run.now == pytest.approx(0.1 + 0.5 + 0.05 + 0.1 + 0.5, abs=1e-5)

@@ -30,9 +30,9 @@ SETTINGS = {
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java(None, os.environ).home))
-        # Spark's Python workers need the packages of this interpreter.
+        # Spark's Python workers need the packages of the Python that runs the tests.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        # The key must be set before the JVM starts, because a JVM sees only the environment with which it was started.
+        # The key must be in the environment before the JVM starts, because the JVM never sees later changes.
         patch.setenv(KEY_VARIABLE, KEY)
         builder = SparkSession.builder
         for name, value in SETTINGS.items():

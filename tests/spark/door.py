@@ -29,14 +29,14 @@ from services.ingest.flight import FlightServer, FlightSettings, later
 
 KEY = "weir_" + "k" * 43
 STREAM = "CREATE STREAM {} (id BIGINT, x DOUBLE)"
-# Sizes in bytes of a small log and its segments, so that the log soon drops its oldest rows.
+# Bytes of a segment of the log, and of the whole log. The log is small, so it soon drops its oldest rows.
 SEGMENT_BYTES, LOG_BYTES = 16 << 10, 64 << 10
 # Number of rows that the server sends before it breaks the connection.
 BROKEN_AFTER = 10
 
 
 class Node:
-    """Node with streams. A restart of its Flight server keeps the logs, but not the staged parts."""
+    """Test node with streams. If its Flight server restarts, the logs stay, but the parts of unfinished batches are lost."""
 
     def __init__(self, folder: Path) -> None:
         self.dirs = RunDirs(folder, "t", "n")

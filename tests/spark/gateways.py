@@ -58,7 +58,7 @@ class RealGateway:
         os.close(self._held)
 
     def declare(self, sql: str) -> None:
-        """Declare a stream with a lossless reader that releases no rows, so that the log keeps all rows."""
+        """Declare a stream, and add a lossless reader that never advances, so that the stream's log keeps all rows."""
         stream = self._gateway.streams.declare(sql)
         self._schemas[stream.name] = stream.schema
         self._read(stream.name)
@@ -70,11 +70,11 @@ class RealGateway:
         return [row for batch in batches for row in batch.to_pylist()]
 
     def folder_of(self, name: str) -> Path:
-        """Return the folder of a stream, which also contains its dead letters."""
+        """Return the folder of a stream, with its log and its dead letters (rows that could not be read)."""
         return self._dirs.stream(name)
 
     def refused(self) -> int:
-        """Return the number of batches that were refused because there was no room."""
+        """Return how many batches the gateway has refused because a stream had no room."""
         return sum(stream["refused_batches"] for stream in self._gateway.streams.status())
 
     def _read(self, name: str) -> None:
@@ -83,7 +83,7 @@ class RealGateway:
 
 @contextmanager
 def opened(certificate: tuple[Path, Path] | None = None) -> Iterator[RealGateway]:
-    # The path of the folder must be short, because the folder contains Unix sockets, and their paths may have only about 100 characters.
+    # The folder's path must be short, because the path of a Unix socket in the folder may have only about 100 characters.
     with TemporaryDirectory() as base:
         gateway = RealGateway(Path(base), certificate)
         try:

@@ -1,4 +1,4 @@
-"""The connector in a real Spark publishes each row once despite failures, and its errors name the cause."""
+"""The connector in a real Spark publishes each row once despite failures. Error messages of the connector name the cause."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Files:
         return sink(writer).trigger(availableNow=True).start()
 
     def run(self, sink: Sink, rows: DataFrame | None = None) -> None:
-        """Run the query until the query has read all files."""
+        """Run the query until it has read all files."""
         self.begin(sink, rows).awaitTermination()
 
     def fail(self, sink: Sink, rows: DataFrame | None = None) -> str:
@@ -157,7 +157,7 @@ def test_worker_killed_while_writing_loses_and_duplicates_no_row(node: Node, fil
 
 
 def workers() -> list[int]:
-    """Return the processes in which Spark runs Python tasks, which are the children of Spark's Python daemons."""
+    """Return the ids of Spark's Python workers, which are child processes of Spark's Python daemons."""
     jvms = [child for child in children(os.getpid()) if "java" in command(child)]
     daemons = [child for jvm in jvms for child in children(jvm) if "pyspark.daemon" in command(child)]
     return [worker for daemon in daemons for worker in children(daemon)]
@@ -374,7 +374,7 @@ class Collected:
         self._rows, self._checkpoint = rows, checkpoint
 
     def run(self) -> list[tuple[int, int]]:
-        """Read all rows that are available now, and return the rows of all runs."""
+        """Run the query until it has read all available rows. Return the rows of this run and of all earlier runs."""
         writer = self._rows.writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True)
         writer.start().awaitTermination()

@@ -40,7 +40,7 @@ Batches = dict[int, list[list[dict[str, Any]]]]
 
 
 def collector(into: Batches, failing: frozenset[int] = frozenset()) -> Callable[[DataFrame, int], None]:
-    """Return a foreachBatch function that collects micro-batches, and fails once for each batch number in `failing`."""
+    """Return a function for Spark's foreachBatch that collects micro-batches. It fails once for each batch number in `failing`."""
 
     def collect(batch: DataFrame, number: int) -> None:
         attempts = into.setdefault(number, [])
@@ -63,7 +63,7 @@ def run(query: StreamingQuery) -> None:
 
 
 def expected(rows: int) -> list[tuple[int, int]]:
-    """Return the id and the event time of each of the first rows of the endless replay."""
+    """Return the ids and event times of the first rows that the feeder replays."""
     return [(number % ROWS, FILE_US + number * GAP_US) for number in range(rows)]
 
 

@@ -46,7 +46,7 @@ def seen(ingest: IngestProcess, name: str) -> FeedProgress:
 
 
 def batches_done(ingest: IngestProcess, name: str, more: int) -> None:
-    """Wait until a feed has completed the given number of additional micro-batches."""
+    """Wait until a feed has completed `more` micro-batches."""
     batch = seen(ingest, name).batch
     first = -1 if batch is None else batch
     eventually(lambda: (seen(ingest, name).batch or 0) >= first + more, f"{more} more batches of {name}")

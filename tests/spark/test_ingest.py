@@ -64,7 +64,7 @@ def job(
 
 
 def json_file(folder: Path, number: int, ids: range) -> None:
-    """Write rows to a file with the given number. Spark ignores the incomplete file, because its name begins with a point."""
+    """Write rows to file `number`. The file gets its name only when it is complete, because Spark ignores names that begin with a point."""
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f".{number}"
     lines = [json.dumps({"id": number, "temp": number / 2}) for number in ids]
@@ -116,7 +116,7 @@ def has_all(gateway: RealGateway, name: str, wanted: range) -> Callable[[], bool
 
 
 def descendants(mark: Path) -> list[int]:
-    """Return the ids of all processes with the path in their environment. Child processes inherit the environment."""
+    """Return the ids of all processes with the path `mark` in their environment, which child processes inherit."""
     found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -231,12 +231,12 @@ def test_feed_splits_rows_and_columns_among_its_streams(
     gateway.declare("CREATE STREAM warm (temp float64)")
     with IngestProcess(job(streams, gateway, folder, feeds={"readings": feed})) as ingest:
         eventually(has_all(gateway, "all", range(10)), "what was there")
-        # A killed micro-batch may have reached only the first stream. The micro-batch is repeated, and no row appears twice.
+        # The killed process may have written a micro-batch only to the first stream. The next process writes it again, without duplicates.
         os.kill(ingest.pid, signal.SIGKILL)
         json_file(source, 1, range(10, 20))
         eventually(has_all(gateway, "all", range(20)), "what came later")
         eventually(lambda: len(gateway.rows("warm")) == 12, "the last stream")
-        # The rows are published some time before Spark reports their micro-batch.
+        # Spark reports a micro-batch some time after its rows are published.
         eventually(
             lambda: progress_of(ingest, "readings").offsets == [{"logOffset": 1}], "news of the last batch"
         )
@@ -293,7 +293,7 @@ def test_killed_process_is_restarted_and_publishes_each_row_once(
         before = jvm_of(ingest)
         os.kill(before if killed == "jvm" else ingest.pid, signal.SIGKILL)
         eventually(has_all(gateway, "readings", range(200)), "all rows")
-        # Spark may read a micro-batch twice, but the rows are published once. Progress may lack rows of a killed process.
+        # Spark may read a micro-batch twice, but its rows are published once. The reported progress may lack rows that a killed process read.
         restarted = eventually(
             lambda: (feed := progress_of(ingest, "readings")).state == "running" and feed.restarts and feed,
             "progress",
@@ -337,7 +337,7 @@ def test_second_ingest_in_the_same_folder_is_refused(gateway: RealGateway, folde
 
 @contextmanager
 def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Run `weir` in a folder, and yield its process, and the path that marks the processes that `weir` starts."""
+    """Run `weir` in a folder. Yield its process, and the path in the environment by which tests find all its child processes."""
     mark = folder / "mark"
     running = subprocess.Popen(
         [sys.executable, "-c", "from services.cli.main import main; main()", *arguments],

@@ -24,7 +24,7 @@ FILES, ROWS = 20, 10
 
 
 def write_files(folder: Path) -> None:
-    """Write files in the order of event time. Each file is smaller than the previous file, because Spark lists the largest file first."""
+    """Write files in the order of event time. Each file is smaller than the file before, because Spark lists the largest file first."""
     folder.mkdir()
     for number in range(FILES):
         times = range(number * ROWS, (number + 1) * ROWS)

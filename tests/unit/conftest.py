@@ -15,7 +15,7 @@ from tests.support.terminal import VARIABLES, Terminal
 
 @pytest.fixture
 def dirs() -> Iterator[RunDirs]:
-    """Return folders like those of a running system, but without processes."""
+    """Return the folders of a system, as if the system were running."""
     with TemporaryDirectory() as base:
         found = RunDirs(Path(base), "s", "n")
         held = found.hold()
@@ -25,7 +25,7 @@ def dirs() -> Iterator[RunDirs]:
 
 @pytest.fixture
 def no_room() -> Callable[[], AbstractContextManager[None]]:
-    """Return a context manager during which this process cannot write to files, as if the disk were full."""
+    """Return a context manager in which this process cannot write to files, as if the disk were full."""
 
     @contextmanager
     def limited() -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""`make setup` prepares a checkout once, and again after the checkout was moved."""
+"""`make setup` prepares a checkout only once, but prepares a moved checkout again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tests.support.checkout import ROOT
 
-# Stand-in for the script that installs 2 GB. It writes the command `weir`, as pip does, and counts
-# how often it runs.
+# Stand-in for the script that installs 2 GB of packages. Like pip, it writes the command `weir`. Each run adds a line to `runs`.
 INSTALL = """\
 mkdir -p .venv/bin
 printf '#!%s/.venv/bin/python\\n' "$(pwd -P)" > .venv/bin/weir

@@ -81,7 +81,7 @@ REFUSED_IN_PURE_RING: dict[str, set[str]] = {
     "hides an import from this test": {"importlib", "builtins.__import__"},
 }
 
-# Random numbers come from a generator with a seed; the module-level functions share one hidden state.
+# Random numbers must come from a generator with a seed. The functions of the module `random` share one hidden state.
 RANDOM_ALLOWED = {"random.Random"}
 NUMPY_GENERATORS = {
     f"numpy.random.{name}"
@@ -165,9 +165,7 @@ def modules() -> list[Module]:
 
 @dataclass
 class Mentions(ast.NodeVisitor):
-    """Visitor that collects every use of an imported or built-in name, by its full name, with the call if the
-    name is called.
-    """
+    """Visitor that collects each use of an imported or built-in name: the full name, and the call if the name is called."""
 
     means: dict[str, str]
     """Full name by each imported local name of the module."""
@@ -268,13 +266,13 @@ def test_the_picture_is_layered_and_names_every_package() -> None:
 
 
 def folder_of(dotted: str, package: str, folders: set[str]) -> str:
-    """Return the folder within the package that a module lies in; "." is the package itself."""
+    """Return the folder of a module within its package. "." means the package itself."""
     first = dotted.removeprefix(package + ".").partition(".")[0]
     return first if first in folders else "."
 
 
 def outward_imports(module: Module, layers: Sequence[str]) -> list[str]:
-    """Return imports of folders that come later in the order."""
+    """Return the imports that break the order of `layers`: a folder may import only folders before it."""
     own = folder_of(module.name, module.package, set(layers))
     allowed = set(layers[: layers.index(own) + 1])
     return [
@@ -503,7 +501,7 @@ def declared_entry_points(pyproject: str) -> set[str]:
 
 
 def imported_late(source: str) -> set[str]:
-    """Return the modules of commands that `services.cli.main` lists as `CommandPlace`."""
+    """Return the names of the modules that `services.cli.main` loads for its commands."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return {ast.literal_eval(one.args[0]) for one in calls if ast.unparse(one.func) == "CommandPlace"}
 
@@ -592,7 +590,7 @@ GENERATED = re.compile(r"^tests/golden/|/migrations/versions/")
 
 
 def allowed_findings() -> dict[str, int]:
-    """Return the number of findings that each file is allowed to have."""
+    """Return how many violations of plain English each file may have."""
     lines = PROSE_ALLOWED.read_text("utf-8").splitlines()
     pairs = (line.split() for line in lines if line and not line.startswith("#"))
     return {path: int(count) for count, path in pairs}

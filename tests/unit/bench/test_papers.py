@@ -1,5 +1,6 @@
-"""Runs with and without load management, with several seeds, and the functions that judge the claims of the
-papers. `make papers` judges the claims themselves. The runs are as short as the findings allow.
+"""Simulated runs with and without load management, and the functions that judge the claims of the papers.
+
+`make papers` judges the claims themselves, with longer runs.
 """
 
 from typing import Any
@@ -35,7 +36,7 @@ def means(run: Simulation) -> list[float]:
 
 
 def met(run: Simulation) -> list[bool]:
-    """Return, per class, True if 95% of the responses are within the delay target."""
+    """Return, for each class, True if 95% of its response times are within its delay target."""
     return [one["response_ms"]["p95"] <= one["delay_target_ms"] for one in classes_of(run)]
 
 
@@ -57,8 +58,8 @@ def test_double_load_meets_every_target_with_every_seed(
         assert met(run) == [True, True, True]
         assert means(run)[0] < 5
         assert broken(run) == []
-    # Admission plans rely on runs with similar results: the losses of two runs differ by at most two percentage points.
-    # The 95th percentiles of the response time vary by 3%, and those of two runs differ by at most an eighth.
+    # Admission plans assume that runs with other seeds give similar results. Losses differ by at most two percentage points.
+    # The 95th percentiles of the response times of two runs differ by at most an eighth.
     for place in (1, 2):
         lost = [losses(run)[place] for run in runs]
         p95 = [classes_of(run)[place]["response_ms"]["p95"] for run in runs]
@@ -80,7 +81,7 @@ def test_double_load_without_load_management_misses_targets() -> None:
     ("usage", "shares", "after", "broken"),
     [
         ((0.1, 0.5, 5.0), (0.6, 0.3, 0.1), (0.335, 0.165, 0.5), []),
-        # Class 2 stays below its original share; every other criterion holds.
+        # Class 2 stays below its original share. All other criteria of a redistribution hold.
         ((0.5, 2.0, 0.5), (0.7, 0.2, 0.1), (0.7, 0.2, 0.1), [1]),
         # Class 3 gets capacity although class 2, which has a higher priority, still demands capacity.
         ((0.1, 2.0, 5.0), (0.6, 0.3, 0.1), (0.3, 0.3, 0.4), [2]),
@@ -104,7 +105,7 @@ def test_the_claim_that_a_problem_is_too_large_fails_only_if_an_exact_solution_i
 def test_a_claim_loses_its_explanation_when_it_no_longer_holds() -> None:
     testbed, slow = sharaf.Testbed("sharaf-qos", {}, {}), {"mean": 1.0, "max": 1.0, "l2": 1.0}
     policies = {name for claim in testbed.claims() for name in (claim.policy, claim.below)}
-    # In this list of policies, each policy is better than the next policy by only one hundredth.
+    # The figures of two successive policies differ by only one hundredth.
     answers = {
         name: {
             group: {key: value - 0.01 * place for key, value in slow.items()}

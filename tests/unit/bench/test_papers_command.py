@@ -75,7 +75,7 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(
         raise KeyboardInterrupt
 
     before, others = signal.signal(signal.SIGALRM, interrupt), set(active_children())
-    # Garbage collection is off, because Hypothesis lets it call a function, and a KeyboardInterrupt in this function would be lost.
+    # Garbage collection is off. It calls a function of Hypothesis, and a KeyboardInterrupt in this function would be lost.
     gc.disable()
     try:
         signal.setitimer(signal.ITIMER_REAL, 1.5)
@@ -90,7 +90,7 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(
 
 @pytest.mark.slow
 def test_bench_papers_run_as_a_module_completes_in_its_worker_processes(tmp_path: Path) -> None:
-    """Run the command in a process of its own, because the module `__main__` of the test process is not the command."""
+    """Run the command in a separate process, because the module `__main__` of the test process is not the command."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.papers", LEAST, "--quick", "--out", str(tmp_path)],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Findings as a page, as Markdown and in a terminal: each output shows for every claim if the claim holds, and if not, why."""
+"""Findings about the claims of the papers, as a page, as Markdown and in a terminal: which claims hold, and why others fail."""
 
 import re
 from io import StringIO

@@ -1,4 +1,4 @@
-"""Arrival times of every kind: their number, spacing and order, and equal times for equal seeds."""
+"""Kinds of arrivals: number, spacing and order of the arrival times. Equal seeds give equal times."""
 
 import itertools
 import math
@@ -51,7 +51,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def dispersion(arrivals: Sequence[float], window_s: float, end_s: float) -> float:
-    """Return the variance of counts per window divided by their mean: 1 for a Poisson stream, 0 for equal spacing."""
+    """Count the arrivals in each window, and return the variance divided by the mean: 1 for Poisson arrivals, 0 for equal spacing."""
     counts = [0] * round(end_s / window_s)
     for at in arrivals:
         counts[min(int(at / window_s), len(counts) - 1)] += 1
@@ -93,7 +93,7 @@ def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals)
     [
         pytest.param(CONSTANT, 200 * 300, 0, id="constant"),
         pytest.param(POISSON, 200 * 300, 1, id="poisson"),
-        # About 200 periods have 100 to 110 arrivals each, so the number of arrivals varies 15 times as much as in a Poisson stream.
+        # There are about 200 bursts of over 100 arrivals each, so the total varies up to 15 times as much as for Poisson arrivals.
         pytest.param(EVEN_BURSTS, 200 * 300, 15, id="bursts"),
         pytest.param(STEPS, 300 * 10 + 100 * 290, 0, id="steps"),
         pytest.param(TRACE, 4 * 300, 0, id="trace"),
@@ -103,7 +103,7 @@ def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals)
 def test_the_number_of_arrivals_is_the_rate_times_the_scale(
     settings: Arrivals, expected: int, sigmas: float, scale: float
 ) -> None:
-    # A scaled stream changes its rate and ends at the same moments as the unscaled stream.
+    # Scaling multiplies the rates, but not the times at which rates change and arrivals end.
     wanted = expected * scale
     assert abs(len(times(settings, 300, scale)) - wanted) <= 1 + 4 * sigmas * math.sqrt(wanted)
 
@@ -112,7 +112,7 @@ def test_the_number_of_arrivals_is_the_rate_times_the_scale(
     "settings", [pytest.param(one, id=one.kind) for one in (CONSTANT, POISSON, BURSTS, TRACE)]
 )
 def test_the_long_run_rate_is_the_declared_mean_rate(settings: Arrivals) -> None:
-    # The mean of periods with infinite variance converges slowly, hence the wide margin.
+    # The margin is wide, because the lengths of bursts have infinite variance, and so their mean converges slowly.
     assert len(times(settings, 3000)) / 3000 == pytest.approx(settings.mean_rate(), rel=0.15)
 
 
@@ -160,7 +160,7 @@ def test_lengths_of_bursts_have_the_given_mean_and_a_pareto_tail() -> None:
 
 
 def test_bursts_are_silent_between_periods_and_dense_within() -> None:
-    # Periods of nearly equal lengths: 0.5 s with 600 arrivals per second and 1 s without arrivals, some 200 times.
+    # About 200 times, 0.5 s with 600 arrivals per second are followed by 1 s without arrivals.
     found = gaps(times(EVEN_BURSTS, 300))
     silences = [gap for gap in found if gap > 0.5]
     assert 180 <= len(silences) <= 220
@@ -176,7 +176,7 @@ def test_bursts_with_heavy_tailed_lengths_are_bursty_at_every_time_scale() -> No
     arrivals = times(BURSTS, 3000)
     assert dispersion(arrivals, 0.1, 3000) > 10
     assert dispersion(arrivals, 1.0, 3000) > 50
-    # The dispersion of a stream without long memory is the same in windows ten times as long.
+    # If the length of bursts had finite variance, windows ten times as long would have the same dispersion.
     assert dispersion(arrivals, 10.0, 3000) > 1.5 * dispersion(arrivals, 1.0, 3000)
 
 
@@ -189,7 +189,7 @@ def test_a_step_changes_the_spacing_exactly_at_its_time() -> None:
     before, after = [at for at in arrivals if at < 5], [at for at in arrivals if at >= 5]
     assert gaps(before) == pytest.approx([0.1] * (len(before) - 1))
     assert gaps(after) == pytest.approx([0.025] * (len(after) - 1))
-    # When the rate changes, the time that is left until the next arrival shrinks or grows by the ratio of the rates.
+    # When the rate grows to four times, the remaining time until the next arrival shrinks to a quarter.
     waited = (5 - before[-1]) * 10
     assert after[0] == pytest.approx(5 + (1 - waited) / 40)
 

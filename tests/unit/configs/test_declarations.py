@@ -1,4 +1,4 @@
-"""Documents: the error messages for wrong documents, and the declarations that are read from valid documents."""
+"""Documents with declarations: error messages for wrong documents, and the contents of valid documents."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def declared(**given: Any) -> PriorityClass:
 
 
 def running(terms: dict[str, Any], overrides: dict[str, Any]) -> tuple[str, str]:
-    """Return the objective and the policy of a tenant's class."""
+    """Return the objective and the policy that the class of a tenant gets."""
     of_class = PriorityClassDeclaration(kind="PriorityClass", name="gold", **TERMS, **terms)
     tenant = TenantDeclaration.model_validate(
         {"kind": "Tenant", "name": "t", "priority_class": "gold", "overrides": overrides}

@@ -38,7 +38,7 @@ GONE = object()
 TOP = "groups.top"
 QUERY = f"{TOP}.queries[0]"
 
-# Field of the scenario that is changed, its new value, and the message after "scenario.yaml: ".
+# Each row has a field of the scenario, a wrong value for this field, and the error message after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
     # lengths of windows, slides and runs
     (

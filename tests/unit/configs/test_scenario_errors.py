@@ -58,7 +58,7 @@ JOIN = "networks.alarms.queries[1]"
 STREAMS = "classes[0].streams"
 A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most"
 
-# Field of the scenario that is changed, its new value, and the message after "scenario.yaml: ".
+# Each row has a field of the scenario, a wrong value for this field, and the error message after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
     # networks of a single operator
     (
@@ -75,7 +75,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "networks.alarms.operators[1].weight: several operators answer query q, but their weight differs "
         "(got 2)\n  hint: give all of these operators the same weight, or different query names",
     ),
-    # policies, given by their names
+    # names of policies in a scenario
     (
         "claims",
         [{"metric": "staleness.mean", "policy": "fas:beta=3", "below": "hr", "by_pct": 20}],
@@ -391,7 +391,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     ),
 ]
 
-# Contents of a whole file, and the message after "scenario.yaml: ".
+# Each row has the text of a whole file, and the error message after "scenario.yaml: ".
 NOT_A_SCENARIO: list[tuple[str, str]] = [
     ("", "the file is empty\n  hint: add the required keys: name, seconds, networks, classes"),
     (

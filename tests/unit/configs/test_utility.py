@@ -1,4 +1,4 @@
-"""QoS graphs: utility, gradient and slack by latency."""
+"""QoS graphs: the utility, the gradient and the slack for each response time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ALoMa's decision, per row of its table and per step size."""
+"""ALoMa's decision for each row of its decision table, and for each size of the step by which headroom changes."""
 
 import math
 from dataclasses import replace
@@ -126,7 +126,7 @@ def test_headroom_stays_within_its_bounds() -> None:
 @pytest.mark.parametrize(
     ("headroom", "offered_load", "queued_work_s", "kept"),
     [
-        # At most 0.5·(0.15 + 0.21) = 0.18 s of work may be queued at the end of the next cycle.
+        # In the next cycle, the queued work and the accepted work may be 0.5·(0.15 + 0.21) = 0.18 s at most.
         (0.5, 2.0, 0.0, 0.6),
         (0.5, 2.0, 0.06, 0.4),
         (0.5, 2.0, 0.18, 0.0),

@@ -43,7 +43,7 @@ def manager(
 
 
 def cycle(load: float, response: float = 0.1, queued_work_s: float = 0.0) -> CycleEnded:
-    """Return a load cycle with this offered load in processors; `response` is the response time as a fraction of the target."""
+    """Return a load cycle with an offered load in processors, and a response time that is given as a fraction of the delay target."""
     readings = InputCycle("readings", 150, load / 1000)
     return CycleEnded(
         CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, response * TARGET_S),), queued_work_s
@@ -119,7 +119,7 @@ def test_a_load_cycle_in_which_the_class_got_no_turn_is_not_taken_for_zero_capac
 
 
 def test_capacity_is_not_estimated_from_a_queue_that_stood_for_only_two_load_cycles() -> None:
-    """Check that the class drops nothing within its share: two load cycles may contain too few turns to measure capacity."""
+    """Check that a class within its share drops nothing. In two load cycles, a class may get too few turns to measure its capacity."""
     gold = manager(Control(0.5))
     burst = replace(cycle(0.4, queued_work_s=0.06), worked_s=0.2 * CYCLE_S)
     dry = replace(burst, queued_work_s=0.0, ran_dry=True)
@@ -141,8 +141,8 @@ def test_a_class_that_already_sheds_lowers_keep_by_the_excess_of_its_admitted_lo
 def test_the_queue_is_limited_to_what_can_be_processed_in_time() -> None:
     gold = manager(Control(0.5, 0.5))
     _, set_keep, trim = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
-    # After the cycle, 0.7·0.3·0.5 = 0.105 s of work may stay queued.
-    # Of the 0.15 s of work that arrives, a fifth may come in: 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
+    # The queue may hold 0.105 s of work: 0.7 of the delay target of 0.3 s, times the headroom of 0.5.
+    # In the next cycle, 0.15 s of work arrive, and a fifth is accepted: 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
     assert isinstance(set_keep, SetKeep)
     assert set_keep.keep == pytest.approx(0.2)
     assert isinstance(trim, TrimQueue)
@@ -213,11 +213,11 @@ def test_a_class_that_lends_nothing_does_not_ask_for_capacity(share: float) -> N
 @pytest.mark.parametrize(
     ("seen", "asks"),
     [
-        (cycle(0.1, response=1.1), True),  # late answers alone are an overload
-        (cycle(0.3), True),  # a load far above headroom and share is an overload
-        # A load slightly above headroom is an overload if a long queue stands.
+        (cycle(0.1, response=1.1), True),  # Late answers show an overload, even if the load is low.
+        (cycle(0.3), True),  # A load far above headroom and share shows an overload.
+        # A load slightly above headroom shows an overload only together with a long queue.
         (cycle(0.205, queued_work_s=0.02), True),
-        (cycle(0.205, queued_work_s=0.005), False),  # one cycle of noise leaves a queue as short as this
+        (cycle(0.205, queued_work_s=0.005), False),  # A queue of 5 ms may be noise of one load cycle.
         (cycle(0.1, queued_work_s=0.02), False),
     ],
 )
@@ -382,7 +382,7 @@ def test_no_larger_part_of_a_queue_is_dropped_than_of_the_input() -> None:
 
 @pytest.mark.parametrize("max_drop", [0.1, 0.5])
 def test_tuples_dropped_from_the_queue_count_towards_max_drop(max_drop: float) -> None:
-    """Offer four times the capacity for a minute, during which the queue is trimmed repeatedly."""
+    """Offer four times the capacity for a minute, and count all tuples that are dropped from the queue."""
     gold = manager(max_drop=max_drop)
     offered_s = dropped_s = queued_s = 0.0
     for number in range(1, 401):
@@ -438,7 +438,7 @@ def test_capacity_is_not_estimated_without_a_queue() -> None:
 
 
 def waiting(oldest_s: float) -> CycleEnded:
-    """Return a load cycle of an overloaded class; the oldest queued tuple of the class has this age."""
+    """Return a load cycle of an overloaded class, with the age of its oldest queued tuple."""
     readings = InputCycle("readings", 150, 2.0 / 1000, oldest_s)
     return CycleEnded(CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, TARGET_S),), 10.0)
 
@@ -466,7 +466,7 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
 @pytest.mark.parametrize(
     ("terms", "target_ms", "room"),
     [
-        # Number of tuples of 0.02 ms that half a processor can process in ten delay targets, or in one second if that is longer.
+        # A tuple costs 0.02 ms. The queue has room for what half a processor can process in ten delay targets, and in at least one second.
         ({"max_drop": 0.05}, 300, 75_000),
         ({"max_drop": 0.94}, 300, 75_000),
         ({"max_drop": 0.0}, 20, 25_000),
@@ -497,9 +497,7 @@ def test_the_queue_room_of_a_lossless_class_is_divided_among_streams_with_input(
 
 
 def test_the_usage_of_a_class_that_holds_back_input_includes_its_full_queue() -> None:
-    """Count the work of the full queue as demand. The class reads only as fast as it works, so the tuples that were read
-    do not show the overload.
-    """
+    """Check that the work of the full queue counts as load. A class that holds back input reads no more than it can process."""
     found = {}
     for held_back in (False, True):
         gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=300, max_drop=0))

@@ -9,8 +9,9 @@ CYCLE_S = 0.15
 
 
 def rates(*offered: int, batch: int = 0) -> list[float]:
-    """Return the estimated rate after each cycle. `offered` has the number of tuples of each cycle, which arrive one by
-    one or in batches of `batch`.
+    """Return the estimated rate after each load cycle.
+
+    `offered` has the number of tuples for each cycle. The tuples arrive in batches of `batch` tuples; 0 means one by one.
     """
     monitor, seen = LoadMonitor(), []
     for tuples in offered:

@@ -1,4 +1,4 @@
-"""The tuples that each victim rule drops when a part of the input has to go."""
+"""The tuples that each victim rule drops when a class sheds a part of its input."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def shedder(victim: Victim, keep: float = 1.0, seed: int = 1) -> Shedder:
 
 
 def kept_of(one: Shedder, tuples: int) -> list[int]:
-    """Return the positions of a batch's accepted tuples, where the tuples have no keys."""
+    """Return the positions of the accepted tuples in a batch without keys."""
     kept = one.admit(tuples).kept
     return list(range(tuples)) if kept is None else kept.tolist()
 
@@ -118,7 +118,7 @@ def test_the_fair_level_is_the_most_tuples_that_any_key_may_keep(
 
 
 def kept_by_key(one: Shedder, keys: Sequence[int], cycles: int) -> Counter[int]:
-    """Return how many tuples of each key are accepted after the first cycle, in which the keys are only counted."""
+    """Return how many tuples of each key are accepted. The first cycle does not count, because the shedder only learns keys in it."""
     kept: Counter[int] = Counter()
     for number in range(cycles + 1):
         admitted = keys_kept(one, keys)
@@ -134,7 +134,7 @@ BUSY, CALM, QUIET, NEW = 1, 2, 3, 4
 def test_only_the_busy_key_loses_tuples_in_an_overload_that_it_causes() -> None:
     kept = kept_by_key(shedder("fair", 0.5), [BUSY] * 90 + [CALM] * 5 + [QUIET] * 5, cycles=100)
     assert (kept[CALM], kept[QUIET]) == (500, 500)
-    assert 3800 < kept[BUSY] < 4200  # of the 90 tuples of the busy key, 40 are kept per cycle
+    assert 3800 < kept[BUSY] < 4200  # In each cycle, 40 of the 90 tuples of the busy key are accepted.
 
 
 def test_keys_with_equal_demand_are_dropped_equally() -> None:

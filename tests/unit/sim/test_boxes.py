@@ -1,7 +1,6 @@
-"""Outputs of each kind of operator model, compared with oracles that see the whole input at once.
+"""Outputs of each kind of simulated operator, compared with functions that compute the output from the whole input at once.
 
-Trains are cut at random places and the sides of a join take turns in random order. The output must not depend
-on either.
+The output must not depend on how the input is cut into trains, nor on which side of a join runs first.
 """
 
 import itertools
@@ -38,7 +37,7 @@ def aggregate(slide_s: float, groups: int = 1, result_us: float = 0) -> Aggregat
 
 
 def cuts(values: Sequence[float], places: Sequence[int]) -> Iterator[list[float]]:
-    """Yield the values as trains, divided at these positions."""
+    """Yield the values as trains, which begin at the given positions."""
     edges = sorted({0, len(values), *(place % (len(values) + 1) for place in places)})
     for start, end in itertools.pairwise(edges):
         yield list(values[start:end])
@@ -48,7 +47,7 @@ def passed(one: Effect, values: Sequence[float], places: Sequence[int] = ()) -> 
     return [arrival for train in cuts(values, places) for arrival in one(train)[0]]
 
 
-# Times are in eighths of a second: exact in binary, so that an oracle may compare with ==.
+# All times are multiples of 1/8 s, which a float stores exactly, so that tests may compare times with ==.
 eighths = st.integers(0, 160).map(lambda number: number / 8)
 ascending = st.lists(eighths, min_size=1, max_size=60).map(sorted)
 places = st.lists(st.integers(0, 60), max_size=12)
@@ -160,7 +159,7 @@ def test_a_tuple_closes_a_window_if_it_belongs_to_a_later_slide_than_the_tuple_b
 def test_the_part_of_drifting_data_that_a_filter_keeps_depends_on_its_range(
     place: float, kept: list[object]
 ) -> None:
-    # The ranges are [0, 50], [25, 75] and [50, 100]. The mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
+    # The filters pass values of [0, 50], [25, 75] and [50, 100]. The mean of the values is 50 at 0 s, 55 at 5 s and 75 at 25 s.
     drift = Drift(std=5.0, seconds=100.0, place=place)
     model = SelectBox(kind="select", selectivity=0.5, tuple_us=1)
     chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
@@ -179,7 +178,7 @@ def sides(
 
 
 def pairs(left: Sequence[float], right: Sequence[float], window_s: float) -> list[float]:
-    """Return the arrivals of all pairs within the window, by comparing every left with every right tuple."""
+    """Return the arrival times of all pairs of tuples within the window, found by comparing each left tuple with each right tuple."""
     return sorted(max(one, other) for one in left for other in right if abs(one - other) <= window_s)
 
 
@@ -219,15 +218,15 @@ def test_a_pair_at_exactly_the_window_matches_and_has_the_later_arrival() -> Non
 
 
 def test_the_wait_of_a_pair_for_its_partner_is_no_slowdown() -> None:
-    # The left side of the join takes 2 s for a tuple, the right side 3 s, when no tuple waits.
+    # For a tuple that does not wait, the left side of the join takes 2 s, and the right side 3 s.
     model = JoinBox(kind="join", window_s=100, selectivity=1, tuple_us=1)
     box = Box("join", "query", 0, 0, model)
     left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
     left([10.0])
     pairs, _ = right([10.0, 11.0, 50.0])
     # The first right tuple waits for no earlier tuple.
-    # The second right tuple arrives 1 s later, while the left side still processes its tuple.
-    # The third right tuple arrives after the left side has finished its tuple.
+    # The second right tuple arrives 1 s later, while the left side still processes the left tuple.
+    # The third right tuple arrives after the left side has finished the left tuple.
     assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
     pairs, _ = left([90.0])
     assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]

@@ -1,4 +1,4 @@
-"""The scenario simulated for an admission plan: loads stay the same, whatever the rates and however many the classes."""
+"""Scenarios that are simulated for an admission plan. If rates are reduced or classes are combined, loads do not change."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_group_has_the_entitlement_and_load_of_its_members() -> None:
     found = together([one, load("b", 0.3, 3, max_drop=0.5)], 10_000)
     assert (found.declared.priority, found.max_drop) == (4, 0.5)
     (given,) = found.inputs
-    # A train of the first class has 100 tuples. The cost of calls adds 100 µs per tuple to the tuple's own cost of 100 µs.
+    # A tuple of class a costs 200 µs: 100 µs of its own, and a hundredth of the 10 ms that a call costs.
     assert given.rate * given.tuple_s == pytest.approx(0.2 + 0.3)
     assert given.rate == pytest.approx(1000.0 + 0.3e6)
     assert given.call_s == 0.0

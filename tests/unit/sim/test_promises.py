@@ -1,4 +1,4 @@
-"""The conditions under which a promise counts as kept, on results written by hand."""
+"""The conditions under which a promise counts as kept, tested on results that were made up."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def outcome(
     closed: bool = True,
     **changed: Any,
 ) -> Outcome:
-    """Return the outcome of a good run, with these changes per class; loads and drops are sampled once per second."""
+    """Return the outcome of a run that keeps all promises, with the given changes. Loads and drops have one value per second."""
     classes = [class_result(name, **changed.get(name, {})) for name in SHARES]
     series = {}
     for name in SHARES:
@@ -85,9 +85,12 @@ def test_only_a_class_within_its_share_must_lose_nothing() -> None:
 @pytest.mark.parametrize(
     ("drops", "kept"),
     [
-        ([0.0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0], True),  # drops until three seconds after the overload
+        (
+            [0.0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0],
+            True,
+        ),  # The class drops tuples until three seconds after the overload.
         ([0.0, 0.1, 0.0, 0.0, 0.0, 0.1, 0.0], False),
-        ([0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], False),  # a drop before the overload is not allowed
+        ([0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], False),  # The class may not drop tuples before the overload.
     ],
 )
 def test_a_class_may_lose_data_only_while_it_exceeds_its_share(drops: list[float], kept: bool) -> None:

@@ -199,7 +199,7 @@ def test_plots_take_the_colours_of_the_page_and_mark_each_line(manager: str) -> 
     assert re.findall(r"#[0-9a-fA-F]{6}", "".join(re.findall(r'style="[^"]*"', "".join(drawn)))) == []
     for place in (1, 2, 3):
         assert f"var(--series-{place})" in drawn[0]
-    # Each line draws its marker by a reference to a shape.
+    # Each line in a plot refers to the shape of its markers.
     shapes = set(re.findall(r'<use xlink:href="#(m[0-9a-f]+)"[^>]*fill: var', drawn[0]))
     assert len(shapes) == 3
 

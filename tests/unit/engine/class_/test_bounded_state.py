@@ -1,4 +1,4 @@
-"""State is bounded by windows, never by how long a class has run."""
+"""The size of a class's state depends on its windows, not on how long the class has run."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

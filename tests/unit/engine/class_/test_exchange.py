@@ -1,6 +1,4 @@
-"""Queries that get another plan while they run: how long old and new operators run together, queries that cannot change plan,
-and changes that are cancelled.
-"""
+"""Changes of a query's plan while the query runs: how long old and new operators both run, and which changes are refused or cancelled."""
 
 from __future__ import annotations
 

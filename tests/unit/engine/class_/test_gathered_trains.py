@@ -35,7 +35,7 @@ def train(first: int, size: int, arrival: float = 1.0, kept: float = 1.0) -> Tra
 
 
 def taken(node: QueuedOperator, most: int) -> list[Any]:
-    """Return the numbers, arrivals and kept fraction of each train that is taken from the queue, until the queue is empty."""
+    """Take trains until the queue is empty. Return the tuples of each train, their arrivals, and the kept fraction of the input."""
     found = []
     while node.queue:
         one = node.dequeue(most)
@@ -81,8 +81,9 @@ def test_equal_arrivals_of_joined_trains_stay_a_single_value() -> None:
 
 
 def steps_of(size: int) -> list[tuple[str, int]]:
-    """Return the streams from which a join takes trains, in order, each with the number of tuples taken. Six
-    trains of `size` tuples of s are queued, alternating with six trains of 2 tuples of t.
+    """Return how many tuples a join takes in each call, with the name of their stream.
+
+    Six trains of stream s with `size` tuples each are queued, alternating with six trains of stream t with 2 tuples each.
     """
     streams = [SCHEMA, parse_create_stream("CREATE STREAM t (ts int64, x int64, WATERMARK FOR ts AS ts)")]
     sql = "SELECT s.x FROM s JOIN t ON s.x = t.x AND t.ts BETWEEN s.ts - 1 AND s.ts + 1"
@@ -107,7 +108,7 @@ def test_joined_streams_are_taken_in_the_order_of_their_full_trains() -> None:
 
 
 def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() -> None:
-    """Check that t takes only tuples that arrived before a train of s was full; two queued trains of s make one full train."""
+    """Check that stream t gives only tuples that arrived before a train of stream s was full. Two queued trains of s fill one train."""
     assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
 
 
@@ -116,7 +117,7 @@ def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() 
     st.lists(st.integers(1, 12), max_size=4),
 )
 def test_kept_fractions_account_for_dropped_tuples(sizes: list[tuple[int, float]], drops: list[int]) -> None:
-    """Check that the remaining trains stand for the whole input by their kept fractions, whichever tuples were dropped."""
+    """Check that the numbers of remaining tuples, divided by the fractions that were kept, add up to the whole input."""
     node = source()
     for size, kept in sizes:
         node.enqueue(train(0, size, kept=kept))

@@ -1,4 +1,4 @@
-"""Limits of the state of a class: what does not fit is refused and counted, the rest is processed, and room is freed again."""
+"""Limits on the state of a class: queries and tuples beyond a limit are refused and counted, and expired state frees room again."""
 
 import gc
 import tracemalloc
@@ -84,7 +84,7 @@ class Class:
 
 
 def counts(limited: Class) -> dict[int, int]:
-    """Return the tuples per key that COUNT has counted, over all windows."""
+    """Return the sum of the counts of all windows for each key."""
     found: dict[int, int] = {}
     for _, _, key, count in limited.answers:
         found[key] = found.get(key, 0) + count
@@ -122,7 +122,9 @@ def test_new_groups_beyond_the_limit_are_refused_and_known_groups_continue() -> 
 def test_expired_windows_free_room_for_groups() -> None:
     limited = Class([COUNT], ClassLimits(groups=2))
     limited.offer([1, 2], [1, 2])
-    limited.offer([11, 12, 13], [3, 4, 5])  # Keys 1 and 2 still take room, because their pane is still held.
+    limited.offer(
+        [11, 12, 13], [3, 4, 5]
+    )  # Keys 1 and 2 still count towards the limit, because the class still stores their pane.
     limited.offer([21, 22, 23], [5, 6, 7])
     limited.finish()
     assert counts(limited) == {1: 1, 2: 1, 5: 1, 6: 1}
@@ -262,7 +264,7 @@ def traced() -> Iterator[None]:
 
 
 def real_bytes() -> int:
-    """Return the bytes that Python, numpy and Arrow have allocated since tracing began, and still hold."""
+    """Return the bytes that Python, numpy and Arrow hold now. Memory that was allocated before tracing began does not count."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0] + int(pa.total_allocated_bytes())
 

@@ -1,4 +1,4 @@
-"""Cost of a tuple of a stream: measured at its operators, taken from similar operators, or from calibrated defaults."""
+"""Cost per tuple of a stream. The cost is measured at the stream's operators, or taken from similar operators or calibrated defaults."""
 
 from __future__ import annotations
 

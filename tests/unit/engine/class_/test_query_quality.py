@@ -47,7 +47,7 @@ def declared(queries: dict[str, str], utilities: dict[str, str] | None = None, *
 
 @dataclass
 class World:
-    """Hosted class with a clock of its own."""
+    """Hosted class with a clock that the test sets."""
 
     settings: LiveClass
     now: float = 0.0
@@ -89,7 +89,7 @@ def test_answers_are_valued_by_the_graph_of_their_query_or_class() -> None:
     assert q.utility is not None
     assert r.utility is not None
     assert (q.utility.mean, q.utility.missed) == pytest.approx(((3 * 0.7 + 0) / 4, 4))
-    # The step graph of the class's target has utility 1 up to 100 ms and 0 from 200 ms on.
+    # Query r has no graph. By the delay target of the class, its utility is 1 up to 100 ms and 0 from 200 ms on.
     assert (r.utility.mean, r.utility.missed) == pytest.approx(((3 * 1 + 0.5) / 4, 1))
     assert (q.responses.count, q.stale_s, q.stale_share(11.0)) == pytest.approx((4, 0.23, 0.023))
 
@@ -150,7 +150,7 @@ def test_a_graph_for_an_unknown_query_is_refused() -> None:
 
 
 def length_of_union(intervals: list[tuple[float, float]]) -> float:
-    """Return the length of the union of the intervals."""
+    """Return the total time that at least one of the intervals covers."""
     length, reached = 0.0, float("-inf")
     for begin, end in sorted(intervals):
         length += max(0.0, end - max(begin, reached))
@@ -160,9 +160,9 @@ def length_of_union(intervals: list[tuple[float, float]]) -> float:
 
 TRAINS = st.lists(
     # Each generated tuple describes a train of answers by five values.
-    # Values 1 to 3 are the pause before the train in seconds, its response time in seconds, and its number of answers.
+    # Values 1 to 3 are the seconds of pause before the train, the response time in seconds, and the number of answers.
     # Value 4 is True if all answers of the train have one arrival time.
-    # Value 5 is the ideal time of an answer; None if the ideal time is not read after the train.
+    # Value 5 is the time T of an answer that waits for nothing, or None if the test does not report T after the train.
     st.tuples(
         st.floats(0, 2),
         st.floats(0, 1.5),
@@ -192,7 +192,7 @@ def test_quality_covers_all_answers_however_trains_are_cut(
         waiting += [now - arrived] * count
         if ideal_s is not None:
             quality.slowed(ideal_s)
-            if ideal_s:  # An ideal time of 0 is an unknown ideal time, so the answers wait until the ideal time is known.
+            if ideal_s:  # While T is unknown (0), the slowdown of the answers cannot be computed.
                 slowdowns += [one / ideal_s for one in waiting]
                 waiting.clear()
         if is_read_meanwhile:
@@ -211,7 +211,7 @@ def test_quality_covers_all_answers_however_trains_are_cut(
     assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
 
 
-# -- ideal time of an answer -----------------------------------------------------------------------------------
+# -- time of an answer that waits for nothing -----------------------------------------------------------------------------------
 
 COSTED = {
     name: Statement(text, "", needs)
@@ -228,7 +228,7 @@ COSTED = {
 
 
 def standing_above(node: QueuedOperator) -> set[QueuedOperator]:
-    """Return all operators that must have run for an answer of the operator `node`; both sides of a join are included."""
+    """Return the operator `node` and all operators that feed it. For a join, operators of both sides are included."""
     found, looked = set[QueuedOperator](), [node]
     while looked:
         one = looked.pop()
@@ -249,9 +249,9 @@ def test_the_ideal_time_of_an_answer_is_the_sum_of_mean_operator_costs(rows: Row
             runner.scheduled.calls[place[id(node)]],
             runner.scheduled.tuples[place[id(node)]],
         )
-        if node.partner is not None:  # At a join, a call without tuples counts as one tuple
+        if node.partner is not None:  # For joins, a call without tuples counts as a call with one tuple.
             return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
-        # In this test each operator call takes one unit of time by the clock.
+        # By the clock of this test, each operator call takes 1 s.
         return calls / tuples if calls else FIRST_ESTIMATE.cost_s
 
     expected = dict[str, float]()
@@ -266,7 +266,7 @@ def test_the_ideal_time_of_an_answer_is_the_sum_of_mean_operator_costs(rows: Row
 
 
 class Ticking:
-    """Clock that advances by one with each call of an operator."""
+    """Clock that advances by 1 s whenever the processor time is read."""
 
     now = 0.0
 
@@ -290,12 +290,12 @@ def test_waiting_for_a_join_partner_is_not_slowdown(sql: str, order: str) -> Non
     clock, runner = Ticking(), ClassRunner(lambda query, train: None, train_max=1)
     runner.add(*planned({"q": Statement(sql, "")}))
     for number, stream in enumerate(order):
-        # Each tuple arrives long after the last tuple was processed. Tuples 0 and 1 are partners, and so are 2 and 3.
+        # Each tuple arrives long after the tuple before was processed. Tuples 0 and 1 are partners, and so are 2 and 3.
         clock.now += 100
         rest = {"g": "a", "x": 1.0, "n": 1, "b": True, "d": Decimal(1)}
         batch = batch_of(stream, [{"id": number, "ts": number, "k": 1 + number // 2, **rest}])
         runner.offer(stream, train_from_arrow(batch, SCHEMAS[stream].schema, clock.now))
-        clock.now -= 1  # The first reading of the clock begins the first call.
+        clock.now -= 1  # The first operator call advances the clock by 1 s.
         runner.run(math.inf, lambda: clock.now, clock.cpu)
     quality = runner.answers.quality["q"]
     quality.slowed(*runner.scheduled.alone()["q"])
@@ -308,8 +308,8 @@ def test_waiting_for_a_join_partner_is_not_slowdown(sql: str, order: str) -> Non
 
 @pytest.mark.parametrize(
     ("slide", "slack_s"),
-    # The slack of an answer is a pane of 2 s.
-    # With SLIDE AT MOST 6 s, the slack includes the 4 s by which the actual slide is shorter.
+    # Without SLIDE AT MOST, an answer is tardy if it comes more than one pane (2 s) after the end of its window.
+    # With SLIDE AT MOST 6 s and an actual slide of 2 s, answers may come another 4 s later.
     [("SLIDE 2 SECONDS", 2.0), ("SLIDE AT MOST 6 SECONDS", 6.0)],
 )
 def test_window_answers_are_tardy_one_pane_after_the_latest_allowed_end(slide: str, slack_s: float) -> None:

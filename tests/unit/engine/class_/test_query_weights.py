@@ -1,4 +1,4 @@
-"""Weights of queries: how much their staleness counts for the scheduler and in measurements, and changes of a weight at run time."""
+"""Weights of queries: their effect on the scheduler and on measured staleness, and changes of a weight at run time."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_forecast_of_staleness_uses_the_weights() -> None:
     for dear, cheap in ((1.0, 100.0), (1.0, 1.0), (100.0, 1.0)):
         now = class_now("staleness", replace(unit_now(), weights=(1.0, dear, cheap)))
         found.append(forecasts(replace(now, settles=False), [FreshnessAware()], alone)["fas"])
-    # The output of the expensive query is stale for longer, so staleness rises with the weight of that query.
+    # The expensive query's output is stale for longer. The more weight that query has, the more stale the class is.
     assert 0 < found[0] < 0.9 * found[1] < 0.9 * 0.9 * found[2] < 1
 
 

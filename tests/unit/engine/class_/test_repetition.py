@@ -1,4 +1,4 @@
-"""Restarted class that repeats its committed steps, but gets other answers than the committed answers."""
+"""A restarted class repeats the steps that it has committed, and notices if the answers differ from the committed answers."""
 
 import numpy as np
 

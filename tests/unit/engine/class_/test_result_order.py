@@ -1,4 +1,4 @@
-"""Order of window results that are due together, if their computation takes several slices.
+"""Order in which a class computes window results that are due together, if the computation takes several slices.
 
 Time is virtual: each call of a window takes the cost that the test sets, all other calls take no time, and a slice ends with each
 call of a window. The expected order and tardiness come from a queue in this file and from the tasks of `scheduler.windows`.
@@ -32,13 +32,13 @@ SLIDES = (1, 2, 3, 4, 5, 6)
 # No sum of these costs is a whole second, so that no result leaves exactly at its deadline.
 COSTS = tuple(parts / 64 + 2**-14 for parts in (1, 2, 3, 5, 8, 13, 21, 32))
 TINY_S = 1e-9
-# Number of tuples per second: as many as the longest train has, so that the tuples of a second are one train.
+# Tuples per second, and the longest train in tuples: all tuples of a second form one train.
 TUPLES = 100
 
 
 @dataclass(frozen=True)
 class Window:
-    """Window with a slide equal to its range; its panes, and the slack of its results, are `slide_s` long."""
+    """Tumbling window of `slide_s` seconds, which has one pane. Computing a result takes `cost_s`."""
 
     slide_s: int
     cost_s: float
@@ -46,7 +46,7 @@ class Window:
 
 @dataclass
 class Class:
-    """Class with windows under a policy, each over its own pane store; the clock advances by the cost of their results."""
+    """Class that runs windows under a policy. Windows share no panes. The clock advances by the cost of each computed result."""
 
     windows: Sequence[Window]
     policy: str
@@ -115,7 +115,7 @@ class Class:
 
 
 def measured(windows: Sequence[Window], policy: str, seconds: int) -> tuple[list[tuple[float, str]], float]:
-    """Return the results as (moment, query), and the sum of their tardiness in seconds."""
+    """Run the windows under the policy. Return each result as (time, query), and the sum of the tardiness in seconds."""
     one = Class(windows, policy)
     one.learn()
     before = one.tardiness_s()
@@ -126,8 +126,7 @@ def measured(windows: Sequence[Window], policy: str, seconds: int) -> tuple[list
 def by_the_core(windows: Sequence[Window], order: Order, seconds: int) -> Iterator[tuple[float, str, float]]:
     """Yield the time, query and tardiness of each result, as Golab's periodic scheduler computes them with one synopsis per window.
 
-    The work of a second begins at that second, or later when all earlier work is done. A result is computed in one slice, and is
-    delivered by the next slice.
+    Work that is due at a second begins after all earlier work. One slice computes a result, and the next slice delivers it.
     """
     now = 0.0
     for second in range(BEGIN_S, BEGIN_S + seconds):
@@ -164,7 +163,7 @@ def test_results_of_windows_due_together_come_in_the_order_of_golabs_scheduler(
     assert tardiness_s == pytest.approx(sum(late_s for _, _, late_s in expected))
 
 
-# Windows that need 0.76 processors (BUSY) and 1.1 processors (BUSIER).
+# The windows of BUSY need 0.76 processors, the windows of BUSIER 1.1 processors.
 # The last window of BUSY is due every second and takes half a second, so other windows can delay its results beyond the deadline.
 BUSY = [
     Window(3, COSTS[5]),
@@ -215,7 +214,7 @@ def test_results_of_windows_due_together_leave_query_by_query_as_slices_end() ->
     one.run(0, 13)
     twelfth = [(at, query) for at, query in one.came if at >= 12.0]
     # At second 12 all windows are due.
-    # Each result is delivered by the slice after the slice that computes it, but the last two results are delivered together.
+    # One slice computes a result, and the next slice delivers it. Only the last two results leave together.
     assert len({at for at, _ in twelfth}) == len(BUSY) - 1
     assert next(query for _, query in twelfth) == "q4"
 

@@ -25,7 +25,7 @@ Bound = tuple[int, int] | tuple[int, int, str]
 
 
 class Class:
-    """Class with a query for the largest x of each window; query q0 is that of the first window."""
+    """Class with one query per window. A query returns the largest x of its window; query q0 uses the first window."""
 
     def __init__(self, bounds: Sequence[Bound], settings: WindowSettings) -> None:
         self.answers: dict[str, list[tuple[int, int]]] = {}
@@ -66,7 +66,7 @@ def query_of(place: int, range_: int, slide: int, kind: str = "AT MOST") -> Any:
         ("none", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
         ("conservative", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
         ("aggressive", [2, 2, 2, 2, 2, 2, 2], [2, 2, 2]),
-        # An answer costs as much as four panes, so for short windows more answers would cost more than shared scans save.
+        # An answer costs as much as four panes. For short windows, additional answers cost more than a shared scan saves.
         ("hybrid", [2, 2, 2, 3, 3, 5, 5], [2, 2, 5]),
     ],
 )
@@ -137,7 +137,7 @@ def test_window_ends_added_by_changed_settings_are_answered_before_event_time_ad
 
 
 def test_results_of_a_scan_are_used_for_the_right_keys_although_older_keys_expired() -> None:
-    """Check the answers that a shorter window gets from an earlier scan, if group codes have changed since that scan."""
+    """Check the answers of a shorter window that uses the scan of a longer window, if keys have changed since that scan."""
     keyed = parse_create_stream("CREATE STREAM t (ts int64, k int64, WATERMARK FOR ts AS ts)")
     answers: dict[str, set[tuple[int, int, int]]] = {}
 
@@ -158,7 +158,7 @@ def test_results_of_a_scan_are_used_for_the_right_keys_although_older_keys_expir
         )
     )
     for second in range(seconds):
-        # All keys change every few seconds. The keys are far apart, because dense keys are themselves used as codes.
+        # All keys change every three seconds. Keys that are far apart get new numbers, which change when keys expire.
         own = (np.arange(keys, dtype=np.int64) + second // each_s * keys) * FAR
         times = np.full(keys, second * SECOND)
         runner.offer("t", Train((Values(INT64, times), Values(INT64, own)), same_arrival(0.0, keys)))

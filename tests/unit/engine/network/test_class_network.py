@@ -25,7 +25,7 @@ LONG = "SELECT window_end, count(*) AS c FROM t [RANGE 10 SECONDS SLIDE 5 SECOND
 
 
 def failures(run: Run) -> dict[str, int]:
-    """Return the number of failed tuples and pairs over all operators, by the reason of the failure."""
+    """Return how many tuples and pairs have failed in all operators, for each reason of failure."""
     failed: Counter[str] = Counter()
     for node in run.runner.network.nodes:
         failed.update(getattr(node.operator, "failed", {}))
@@ -77,8 +77,8 @@ def test_ten_thousand_queries_share_their_operators() -> None:
             plans[sql] = plan_query("q", sql, CATALOG)
         run.runner.add(replace(plans[sql], name=f"q{place}"))
     names = nodes(run)
-    # There are 20 conditions, each with one store of panes.
-    # The pairs of condition and window length repeat every 100 queries.
+    # The queries have 20 different conditions. Queries with the same condition share one operator for panes.
+    # There are 100 different pairs of a condition and a window length.
     assert [names.count(one) for one in ("source:t", "filter", "panes", "window")] == [1, 20, 20, 100]
 
 

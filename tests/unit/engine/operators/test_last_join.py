@@ -41,7 +41,9 @@ def test_a_lookup_finds_the_newest_row_of_its_key_at_its_event_time() -> None:
     run = class_of(INNER, OUTER)
     offer(run, "t", {"at": 1, "k": 1, "n": 10}, {"at": 2, "k": 2, "n": 20}, {"at": 3, "k": 1, "n": 11})
     offer(run, "s", {"at": 0, "id": 1, "k": 1}, {"at": 2, "id": 2, "k": 1}, {"at": 3, "id": 3, "k": 1})
-    assert run.rows("q0") == [(2, 10)]  # The lookup at time 3 waits: more rows with time 3 may arrive.
+    assert run.rows("q0") == [
+        (2, 10)
+    ]  # The lookup with time 3 waits, because more rows with time 3 may arrive.
     offer(run, "t", {"at": 3, "k": 1, "n": 12}, {"at": 5, "k": None, "n": 9}, {"at": 9, "k": 1, "n": 99})
     assert run.rows("q0") == [
         (2, 10),
@@ -104,7 +106,7 @@ def test_memory_grows_with_keys_not_rows_and_keys_are_limited() -> None:
         offer(run, "s", {"at": second, "id": 0, "k": 9})
         offer(run, "t", *({"at": second, "k": place % 3, "n": second} for place in range(1000)))
     account = run.runner.network.account
-    assert account.state < 1 << 19  # By now, about 5 MB of rows have arrived.
+    assert account.state < 1 << 19  # The rows that have arrived take about 5 MB.
     offer(run, "t", {"at": 49, "k": 100_000, "n": 1})
     offer(run, "s", {"at": 50, "id": 1, "k": 100_000}, {"at": 50, "id": 2, "k": 2})
     run.finish()
@@ -133,7 +135,7 @@ def test_overdue_lookups_are_answered_with_the_available_rows() -> None:
     run.runner.release("q0", 3_000_001, run.now)
     run.step(10**6)
     assert run.rows("q0") == [(1, "a", 10), (2, "a", 10)]
-    # A row that is too old for the answered lookups is found by later lookups.
+    # This row of t comes too late for the answered lookups, but later lookups find the row.
     offer(run, "t", {"at": 2, "k": 1, "n": 11})
     offer(run, "s", {"at": 4, "id": 3, "k": 1})
     run.finish()

@@ -26,7 +26,7 @@ STREAMS = (
 USERS = TableSchema("users", Schema((Field("user_id", INT64), Field("country", STRING))))
 CATALOG = SqlCatalog.of(map(parse_create_stream, STREAMS), [USERS])
 
-# Streams and table that the examples in hints use.
+# The streams and the table that occur in the examples of hints.
 COLUMNS = "(ts timestamp, since timestamp, k int32, x float64, y float64, name string, ok boolean, WATERMARK FOR ts AS ts)"
 NAMES = TableSchema("t", Schema((Field("k", INT32), Field("name", STRING))))
 EXAMPLES = SqlCatalog.of((parse_create_stream(f"CREATE STREAM {one} {COLUMNS}") for one in "sr"), [NAMES])

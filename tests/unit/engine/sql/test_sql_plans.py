@@ -1,4 +1,4 @@
-"""Every form of query and its whole plan, including the eleven queries of workload W11."""
+"""The whole plan of every form of query, including the eleven queries of workload W11."""
 
 import pytest
 

@@ -22,7 +22,7 @@ from scheduler.capacity.redistribution import ClassAccount
 
 ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
-# Usages of the three classes: from original shares, a redistribution moves 0.265 from gold and 0.135 from silver to bronze.
+# With these usages, a redistribution moves a share of 0.265 from gold to bronze, and 0.135 from silver to bronze.
 BRONZE_IN_NEED = {"gold": 0.1, "silver": 0.5, "bronze": 5.0}
 AFTER_BRONZE_IN_NEED = {"gold": 0.335, "silver": 0.165, "bronze": 0.5}
 
@@ -38,7 +38,7 @@ def core(
 
 
 def report(capacity: CapacityCore, usages: Mapping[str, float], at: float = 0.0) -> None:
-    """Report a load cycle in which each class's headroom equals its share of the lanes."""
+    """Report the usage of each class after a load cycle. The headroom of each class is its share of the lanes."""
     for name, usage in usages.items():
         load = usage * capacity.shares[name] * capacity.lanes
         assert capacity.handle(UsageReported(name, usage, load), at) == ()
@@ -100,7 +100,7 @@ def test_usage_is_the_mean_of_the_reports_since_the_last_redistribution() -> Non
 
 
 def test_a_class_with_a_load_above_its_share_lends_nothing() -> None:
-    # Gold uses half its headroom, but on two lanes a load of 1.3 processors exceeds its share of 0.6·2.
+    # Gold's usage is 0.5, but its load of 1.3 processors exceeds its share of the two lanes (0.6·2 processors).
     capacity = core(lanes=2)
     capacity.handle(UsageReported("gold", 0.5, 1.3), 0.0)
     assert redistribute(capacity, {"silver": 2.0, "bronze": 1.0}) == ()

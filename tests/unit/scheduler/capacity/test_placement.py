@@ -9,7 +9,7 @@ TWO = [Node("a", 2), Node("b", 2)]
 
 
 def shard(name: str, weight: float = 1.0, number: int = 0, on: str = "", load: float = 0.0) -> Shard:
-    """Return a shard. If `on` names a node, the shard already has a host of its own on this node."""
+    """Return a shard. If `on` names a node, the shard already runs alone in a host on this node."""
     return Shard(name, number, weight, load, Seat(on, f"{on}-{name}{number}") if on else None)
 
 

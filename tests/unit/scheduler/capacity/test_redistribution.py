@@ -20,7 +20,7 @@ def account(
     borrow_limit: float = 1.0,
     min_share: float = 0.0,
 ) -> ClassAccount:
-    """Return the account of gold, silver or bronze, by default at its original share."""
+    """Return the account of class gold, silver or bronze, by default with its original share."""
     original = ORIGINALS[name]
     return ClassAccount(
         name,
@@ -41,7 +41,7 @@ def assert_shares(actual: Mapping[str, float], gold: float, silver: float, bronz
 
 def test_spare_capacity_goes_to_the_class_in_need_and_what_remains_to_the_highest_class() -> None:
     moved = redistribute([account("gold", 0.1), account("silver", 0.5), account("bronze", 5.0)])
-    # Gold can spare a share of 0.51, silver 0.135. Bronze needs 0.4 of this sum, and gold gets the other 0.245 back.
+    # Gold can spare a share of 0.51 and silver 0.135, together 0.645. Bronze gets 0.4, and gold gets the remaining 0.245 back.
     assert_shares(moved, 0.335, 0.165, 0.5)
 
 
@@ -72,25 +72,25 @@ def test_redistribution_returns_classes_in_the_order_of_its_input() -> None:
 
 
 def test_the_higher_class_is_satisfied_first_when_supplies_are_short() -> None:
-    # Bronze can spare 0.9·0.1 − 0.005 = 0.085. Gold needs 0.06 of this, so silver gets only 0.025 of the 0.3 it demands.
+    # Bronze can spare a share of 0.085. Gold gets the 0.06 that it demands; silver gets only the remaining 0.025.
     moved = redistribute([account("gold", 1.1), account("silver", 2.0), account("bronze", 0.1)])
     assert_shares(moved, 0.66, 0.325, 0.015)
 
 
 def test_an_owner_is_repaid_with_its_reserve_before_anything_is_lent() -> None:
-    # Gold can spare 0.1·0.6 − 0.03 = 0.03. Bronze has a share of 0.04, needs 0.01 more, and also gets its reserve of 0.005.
+    # Gold can spare a share of 0.03. Bronze, an owner, demands 0.01 and a reserve of 0.005; both come before silver's demand.
     accounts = [account("gold", 0.9), account("silver", 2.0, 0.36), account("bronze", 1.25, 0.04)]
     assert_shares(redistribute(accounts), 0.57, 0.375, 0.055)
 
 
 def test_an_owner_is_repaid_from_supplies_before_borrowers_give_back() -> None:
-    # Silver can spare 0.75·0.3 − 0.015 = 0.21. Gold needs 0.13 including its reserve and gets 0.07 back; silver keeps the rest.
+    # Silver can spare a share of 0.21. Gold gets the 0.13 that it demands and another 0.07, up to its original share.
     accounts = [account("gold", 1.25, 0.4), account("silver", 0.25, 0.3), account("bronze", 1.0, 0.3)]
     assert_shares(redistribute(accounts), 0.6, 0.1, 0.3)
 
 
 def test_an_owner_is_repaid_by_the_lowest_borrower_first() -> None:
-    # Gold's share is 0.3 below its original share. Gold needs 0.2, plus its reserve of 0.03.
+    # Gold has lent a share of 0.3. Gold demands 0.2 and a reserve of 0.03 back.
     accounts = [account("gold", 5 / 3, 0.3), account("silver", 1.0, 0.4), account("bronze", 1.0, 0.3)]
     assert_shares(redistribute(accounts), 0.53, 0.37, 0.1)
 
@@ -136,7 +136,7 @@ def test_a_class_whose_unused_capacity_is_within_its_reserve_lends_nothing() -> 
 def test_a_class_with_a_load_above_its_share_lends_nothing_whatever_its_headroom() -> None:
     eager = [account("silver", 2.0), account("bronze", 1.0)]
     assert_shares(redistribute([account("gold", 0.5, load=0.61), *eager]), 0.6, 0.3, 0.1)
-    # With a load of 0.45 and the reserve of 0.03, gold can spare 0.12.
+    # Gold has a share of 0.6. With a load of 0.45 and a reserve of 0.03, gold can spare 0.12.
     assert_shares(redistribute([account("gold", 0.5, load=0.45), *eager]), 0.48, 0.42, 0.1)
 
 
@@ -158,7 +158,7 @@ def test_no_class_borrows_beyond_its_limit_and_the_next_class_gets_the_rest() ->
 
 
 def test_surplus_goes_to_the_highest_class_below_its_original_share() -> None:
-    # Bronze gives back 0.2 − 0.005 of its share of 0.3; gold lacks 0.15 of its original share, silver 0.05.
+    # Bronze gives back a share of 0.195. Gold gets the 0.15 that it has lent; silver gets the remaining 0.045.
     accounts = [account("gold", 1.0, 0.45), account("silver", 1.0, 0.25), account("bronze", 1 / 3, 0.3)]
     assert_shares(redistribute(accounts), 0.6, 0.295, 0.105)
 

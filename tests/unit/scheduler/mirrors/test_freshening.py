@@ -1,4 +1,4 @@
-"""Refresh frequencies of mirrored objects: the thesis's example of five objects, and the limits of the formulas."""
+"""Refresh frequencies of mirrored objects: the example of five objects in Carney's thesis, and extreme values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHANGES = [1, 2, 3, 4, 5]
     [
         ([1, 1, 1, 1, 1], [1.15, 1.36, 1.35, 1.14, 0.00]),
         ([1, 2, 3, 4, 5], [0.33, 0.67, 1.00, 1.33, 1.67]),
-        # The first frequency is 1.6857, which the thesis truncates to 1.68.
+        # The frequency of the first object is 1.6857. Carney's thesis prints 1.68.
         ([5, 4, 3, 2, 1], [1.68, 1.83, 1.49, 0.00, 0.00]),
     ],
 )
@@ -26,7 +26,7 @@ def test_five_objects_are_refreshed_as_in_the_thesis(interests: list[float], pri
 
 
 def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size() -> None:
-    """Refresh twice as many objects as the largest example of the thesis (Table 2.3), with sizes as in Fig. 2.11 of the thesis."""
+    """Check a million objects. The largest example of Carney's thesis (Table 2.3) has half as many. Sizes are as in its Figure 2.11."""
     count, rng = 1_000_000, np.random.default_rng(1)
     changes, sizes = rng.gamma(1.0, 2.0, count), 1.0 + rng.pareto(1.1, count)
     interests = 1.0 / np.arange(1, count + 1)
@@ -47,7 +47,7 @@ def test_if_the_interest_of_each_object_equals_its_change_rate_frequencies_are_p
 
 
 def test_an_object_that_changes_rarely_and_is_used_often_comes_first() -> None:
-    """The second object is used half as often as the first object, and changes five times as often. It gets no bandwidth."""
+    """Check that the second object gets no bandwidth: it is used half as often and changes five times as often as the first."""
     assert refreshes([2, 1], [1, 5], 0.5).frequencies == pytest.approx([0.5, 0.0])
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_refreshed_without_bandwidth_change_or_interest() -> None:
 
 
 def test_freshness_is_right_for_extreme_ratios_of_refreshes_to_changes() -> None:
-    # One object is never refreshed, one never changes, one changes once in two refreshes, one changes a billion times per refresh.
+    # The first object is never refreshed, and the second never changes. The others change 0.5 times and a billion times per refresh.
     found = freshness([0, 0, 2, 1], [3, 0, 1, 1e9])
     assert found == pytest.approx([0, 1, (1 - np.exp(-0.5)) / 0.5, 1e-9])
 

@@ -1,4 +1,4 @@
-"""S, C̄ and T of operator networks, and the chain policy's slopes, compared with figures worked out by hand."""
+"""Selectivity S, expected cost C̄ and time T of segments, and slopes of the policy `chain`, compared with calculations by hand."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ CHAIN = Network(
 
 def test_a_chain_multiplies_selectivities_and_adds_expected_costs() -> None:
     segments = CHAIN.segments(estimates((1, 0.5), (4, 0.2), (10, 2)))
-    # The expected cost C̄ of operator a is 1 + 0.5·4 + 0.5·0.2·10. The ideal time T is 1 + 4 + 10 for every operator.
+    # The expected cost C̄ of operator a is 1 + 0.5·4 + 0.5·0.2·10. The processing time T is 1 + 4 + 10 for every operator.
     assert_segments(segments, (0.2, 4.0, 15), (0.4, 6.0, 15), (2.0, 10.0, 15))
 
 
@@ -56,7 +56,7 @@ def test_the_ideal_cost_of_a_joined_pair_includes_both_sides_and_two_join_calls(
 
 
 def test_each_side_of_a_join_has_its_own_selectivity_and_cost() -> None:
-    # A tuple from the left makes 0.5·4 pairs, a tuple from the right 0.25·2. Each pair costs 5 in the next operator.
+    # A tuple of the left stream makes 0.5·4 pairs on average, a tuple of the right stream 0.25·2. The last operator takes 5 per pair.
     left, right = (2.0, 1 + 0.5 * (3 + 4 * 5), 14), (0.5, 2 + 0.25 * (3 + 2 * 5), 14)
     assert_segments(JOIN.segments(JOIN_ESTIMATES), left, right, (4, 23, 14), (2, 13, 14), (1, 5, 14))
 
@@ -80,7 +80,7 @@ SHARED = Network(
 
 def test_a_shared_operator_has_the_sum_of_selectivities_and_costs_of_its_queries() -> None:
     segments = SHARED.segments(estimates((1, 0.5), (3, 0.4), (9, 0.1)))
-    # The cost of the shared operator counts once. The selectivities of the two queries are added. T is the smaller T of the two queries.
+    # For two queries, the cost of the shared operator counts once, and the selectivities add up. T is the smaller T of the two queries.
     assert_segments(segments, (0.5 * (0.4 + 0.1), 1 + 0.5 * (3 + 9), 4), (0.4, 3, 4), (0.1, 9, 10))
 
 
@@ -120,32 +120,31 @@ def slopes(network: Network, *cost_and_selectivity: tuple[float, float]) -> list
 
 
 def test_operators_of_one_segment_of_the_lower_envelope_have_the_same_slope() -> None:
-    # Points (time, memory left) of the progress chart: (0, 1), (1, 0.9), (2, 0.2), (6, 0).
-    # Operator b releases more memory than a, so both have the slope from the start to the end of b, (1 − 0.2)/2.
-    # Operator c has its own slope 0.2/4: a tuple costs c 20, but only 0.2 of the tuples reach c.
+    # After 0, 1, 2 and 6 time units of processing, a tuple takes 1, 0.9, 0.2 and 0 units of memory.
+    # Operator b releases memory faster than a, so a and b both have their joint slope: 0.8 of the memory in 2 time units.
+    # Operator c has the slope 0.2/4: c takes 20 per tuple, and 0.2 of the tuples reach c.
     assert slopes(CHAIN, (1, 0.9), (1 / 0.9, 2 / 9), (20, 1)) == pytest.approx([0.4, 0.4, 0.05])
 
 
 def test_if_slopes_fall_along_a_chain_each_operator_has_its_own_slope() -> None:
-    # The progress chart has the points (time, memory left) (0, 1), (1, 0.5), (2, 0.25), (4, 0).
+    # After 0, 1, 2 and 4 time units of processing, a tuple takes 1, 0.5, 0.25 and 0 units of memory.
     assert slopes(CHAIN, (1, 0.5), (2, 0.5), (8, 1)) == pytest.approx([0.5, 0.25, 0.125])
 
 
 def test_an_operator_that_multiplies_tuples_gets_the_slope_of_its_successors() -> None:
-    # Points (time, memory left): (0, 1), (1, 2), (3, 0). No memory is released before the second operator is done.
+    # After 0, 1 and 3 time units, a tuple takes 1, 2 and 0 units of memory. Only the second operator releases memory.
     network = Network((ScheduledOperator("a", (1,), source=True), ScheduledOperator("b")))
     assert slopes(network, (1, 2.0), (1, 0.5)) == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_the_slope_of_an_operator_counts_smaller_tuples_as_released_memory() -> None:
-    # Points (time, memory left): (0, 1), (1, 0.5·0.2), (2, 0).
     # The first operator halves the number of tuples and reduces the size of a tuple to 0.2.
     network = Network((ScheduledOperator("a", (1,), source=True, size_out=0.2), ScheduledOperator("b")))
     assert slopes(network, (1, 0.5), (2, 1)) == pytest.approx([0.9, 0.1])
 
 
 def test_a_shared_operator_takes_the_best_slope_of_its_paths_in_any_order() -> None:
-    # Points (time, memory left) of the two paths: (0, 1), (1, 0.5), (3, 0) and (0, 1), (1, 0.5), (1.5, 0).
-    # The envelope of the second path is one segment of slope 1/1.5.
+    # The shared operator halves the memory in 1 time unit. The next operator releases the other half in 2 or in 0.5 time units.
+    # If the next operator needs 0.5 time units, it releases memory faster, so both operators have their joint slope, 1/1.5.
     assert slopes(SHARED, (1, 0.5), (4, 1), (1, 1)) == pytest.approx([1 / 1.5, 0.25, 1 / 1.5])
     assert slopes(SHARED, (1, 0.5), (1, 1), (4, 1)) == pytest.approx([1 / 1.5, 1 / 1.5, 0.25])

@@ -16,7 +16,7 @@ from scheduler.operators.policies.paths import (
 
 
 def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEstimates:
-    """Return estimates of a network. Each tuple describes an operator: its downstream operators, cost, selectivity and output size."""
+    """Return a network with estimates. Each argument describes an operator: downstream operators, cost, selectivity and output size."""
     fed = {below for downstream, *_ in given for below in downstream}
     operators = tuple(
         ScheduledOperator(f"O{place + 1}", downstream, place not in fed, size)
@@ -26,21 +26,19 @@ def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEsti
 
 
 def test_the_capacity_of_a_path_is_the_inverse_of_the_time_per_tuple() -> None:
-    # The time per tuple is 1/C1 + s1/C2 + s1·s2/C3.
-    # The operators' capacities C are 4, 2 and 1 tuples per second, their selectivities s are 1/2, 1/4 and 1.
+    # The three operators process 4, 2 and 1 tuples per second. Half of the tuples reach the second operator, an eighth the third.
     chain = believed(((1,), 0.25, 0.5, 1), ((2,), 0.5, 0.25, 1), ((), 1.0, 1.0, 1))
     assert service_s(chain, (0, 1, 2)) == 0.25 + 0.5 * 0.5 + 0.125 * 1.0
     assert highest_path_capacity(chain, range(3)) == [1 / 0.625] * 3
 
 
 def test_a_segment_releases_the_memory_of_the_tuples_it_processes() -> None:
-    # The segment processes 1/(1/4 + 1/2·1/2) tuples per second.
-    # Input tuples have size 8, output tuples size 6; an eighth of the tuples is left.
+    # The segment processes 2 tuples of size 8 per second. An eighth of the tuples passes the segment, with size 6.
     chain = believed(((1,), 1.0, 1.0, 8), ((2,), 0.25, 0.5, 8), ((3,), 0.5, 0.25, 6), ((), 1.0, 1.0, 1))
     assert release_capacity(chain, (8, (1, 2))) == 2 * (8 - 6 / 8)
 
 
-# In Figure 4.2a project and select form one segment before a join; in 4.2b each operator is its own segment.
+# In Figure 4.2a of MavStream's thesis, a projection and a selection before a join form one segment.
 def test_an_operator_that_releases_more_memory_than_the_one_before_joins_its_segment() -> None:
     project, select, join = ((1,), 1.0, 1.0, 0.8), ((2,), 1.0, 0.5, 0.8), ((), 10.0, 1.0, 1.0)
     assert cut(believed(project, select, join), (0, 1, 2)) == [(1.0, (0, 1)), (0.8, (2,))]
@@ -56,7 +54,7 @@ def test_operators_with_falling_release_rates_are_separate_segments() -> None:
     [(0.9, [(0,), (1, 2, 3)]), (0.7, [(0, 1), (2, 3)]), (0.4, [(0, 1, 2), (3,)]), (0.01, [(0, 1, 2, 3)])],
 )
 def test_a_simplified_path_has_at_most_two_segments(gamma: float, segments: list[tuple[int, ...]]) -> None:
-    # The operators release memory at the rates 1, 0.8, 0.4 and 0.1 per second.
+    # Per second of processing, the operators release 1, 0.8, 0.4 and 0.1 of the memory of a tuple.
     path = believed(((1,), 0.5, 0.5, 1), ((2,), 0.625, 0.5, 1), ((3,), 1.25, 0.5, 1), ((), 10.0, 1.0, 1))
     assert [found for _, found in cut_once(path, (0, 1, 2, 3), gamma)] == segments
 
@@ -79,8 +77,8 @@ def drained(kind: str, network: NetworkEstimates) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "order"),
     [
-        ("path", [2, 3, 0, 1]),  # The capacities of the two paths are 1/3 and 1/2 tuples per second.
-        ("segment", [0, 2, 3, 1]),  # The three segments release 0.9, 1/2 and 1/20 of memory per second.
+        ("path", [2, 3, 0, 1]),  # The two paths process 1/3 and 1/2 tuples per second.
+        ("segment", [0, 2, 3, 1]),  # The segments release 0.9, 1/2 and 1/20 units of memory per second.
     ],
 )
 def test_operators_of_a_path_or_segment_run_in_order_from_source_to_end(kind: str, order: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Superboxes and push-through on the thesis's tree: the order of calls, and the time that they take."""
+"""Decision plans (superboxes and push-through) on the tree of Carney's thesis: the order of operator calls, and their time."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from scheduler.operators.policies import NONE
 from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.scheduler import OperatorScheduler
 
-# Tree of operators: b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.
+# Tree of operators: b1 is the root, b2 and b6 feed b1, b3 and b4 feed b2, and b5 feeds b3.
 NAMES = ("b5", "b4", "b3", "b2", "b6", "b1")
 TREE = Network(
     tuple(
@@ -17,16 +17,16 @@ TREE = Network(
     )
 )
 ALIKE = (Estimate(1.0, 1.0),) * len(NAMES)
-# Table 3.3 of the thesis: cost and selectivity.
+# Cost and selectivity of each operator, from Table 3.3 of Carney's thesis.
 TABLE = {"b1": (2, 0.9), "b2": (2, 0.4), "b3": (1, 0.5), "b4": (2, 1.0), "b5": (3, 0.4), "b6": (1, 0.6)}
 MIN_COST = "b4 b5 b3 b2 b6 b1"
 MIN_LATENCY = "b1 b2 b1 b6 b1 b4 b2 b1 b3 b2 b1 b5 b3 b2 b1"
 
 
 class Run:
-    """Shell around a scheduler: it runs the picked operators on numbers of tuples instead of tuples.
+    """Run of a scheduler, in which operators only count their tuples.
 
-    A call with n tuples takes the time o + n·p, where o is the cost of a call and p the cost of a tuple.
+    The time of an answer is the number of calls times the cost of a call, plus the number of tuples times the cost of a tuple.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Run:
             self.scheduler.ready(operator, 0.0)
 
     def drain(self) -> "Run":
-        """Run until nothing is queued. For each answer, record the numbers of tuples and of calls before the answer."""
+        """Run until no tuple is queued. For each answer, record how many tuples were processed and how many calls were made until then."""
         while (number := self.scheduler.pick(0.0)) != NONE:
             box, tuples = self.network.operators[number], min(self.queued[number], self.train)
             self.calls.append(box.name)
@@ -119,7 +119,7 @@ def test_all_traversals_of_a_superbox_make_the_same_calls_for_one_tuple_in_a_cha
     assert found == {"b4 b3 b2 b1"}
 
 
-# Two chains of three operators, like the thesis's applications, and a source that two queries share.
+# Two chains of three operators, as in Carney's thesis. SHARED is a network of two queries with a common source.
 CHAINS = Network(
     tuple(
         ScheduledOperator(f"{chain}{3 - place}", (3 * row + place + 1,) if place < 2 else (), place == 0)
@@ -154,7 +154,7 @@ def test_a_capped_train_is_pushed_through_before_the_next_train() -> None:
 
 
 def test_a_superbox_finishes_a_query_before_another_runs_but_round_robin_does_not() -> None:
-    # Operators of the two chains have alternate numbers, so that round robin changes to the other chain after every operator.
+    # The numbers of operators alternate between the two chains, so that round robin changes to the other chain after every operator.
     crosswise = Network(
         tuple(
             ScheduledOperator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)

@@ -1,4 +1,4 @@
-"""Level-2 policies on small networks: the thesis's Example 1, cycles, ties, new rankings, and sources last."""
+"""Policies that pick the next operator, on small networks: Example 1 of Sharaf's thesis, ties, new estimates, and sources last."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
 
 
 def queries(*cost_and_selectivity: tuple[float, float]) -> NetworkEstimates:
-    """Return queries of a single operator each."""
+    """Return a network of queries that consist of one operator each."""
     estimates = tuple(Estimate(cost, selectivity) for cost, selectivity in cost_and_selectivity)
     operators = tuple(ScheduledOperator(f"query{number}", source=True) for number in range(len(estimates)))
     return NetworkEstimates(Network(operators), estimates)
 
 
 def policy(kind: str, believed: NetworkEstimates, clusters: int = 0, ready: str = "") -> Policy:
-    """Return the policy. `ready` lists the ready operators, each with the arrival of its oldest tuple, such as "0:1.5 2:0"."""
+    """Return the policy. `ready` lists the operators with input, and the arrival of each operator's oldest tuple, such as "0:1.5 2:0"."""
     built = build_policy(policy_of(kind, clusters), believed)
     for one in ready.split():
         operator, head = one.split(":")
@@ -36,7 +36,7 @@ def policy(kind: str, believed: NetworkEstimates, clusters: int = 0, ready: str 
 
 
 def drain(policy: Policy, now: float = 10.0) -> list[int]:
-    """Return the picks until no operator is ready; each picked operator runs until it has no input."""
+    """Pick operators until none is ready, and return the picked operators. Each picked operator processes all its input."""
     picks = []
     while (operator := policy.pick(now)) != NONE:
         picks.append(operator)
@@ -44,13 +44,13 @@ def drain(policy: Policy, now: float = 10.0) -> list[int]:
     return picks
 
 
-# Example 1 of the thesis, in milliseconds: Q1 (5 ms, s = 1) and Q2 (2 ms, s = 0.33), three tuples each at time 0.
+# Example 1 of Sharaf's thesis: queries with costs of 5 and 2 ms and selectivities of 1 and 0.33. Each has three tuples at time 0.
 EXAMPLE_1 = queries((5, 1.0), (2, 0.33))
 KEPT = ((True, True, True), (False, True, False))
 
 
 def responses_and_slowdowns(kind: str) -> tuple[list[float], list[float]]:
-    """Run Example 1 one tuple per step, and return the response and the slowdown of each answer."""
+    """Run Example 1 with one tuple per pick, and return the response time and the slowdown of each answer."""
     chosen = policy(kind, EXAMPLE_1, ready="0:0 1:0")
     now, done = 0.0, [0, 0]
     responses, slowdowns = list[float](), list[float]()
@@ -86,10 +86,10 @@ def test_policies_run_example_1_as_in_the_thesis(
 @pytest.mark.parametrize(
     ("kind", "order"),
     [
-        ("srpt", [2, 1, 3, 0]),  # ideal times T = 8, 4, 2, 5
-        ("hr", [2, 0, 1, 3]),  # selectivity per cost S/C̄ = 0.1, 0.05, 0.125, 0.02
-        ("hnr", [2, 0, 1, 3]),  # S/(C̄·T) = 0.0125, 0.0125, 0.0625, 0.004
-        ("chain", [2, 1, 3, 0]),  # slopes 1/cost = 0.125, 0.25, 0.5, 0.2
+        ("srpt", [2, 1, 3, 0]),  # The processing times T are 8, 4, 2 and 5; the least comes first.
+        ("hr", [2, 0, 1, 3]),  # selectivity divided by cost: 0.1, 0.05, 0.125 and 0.02
+        ("hnr", [2, 0, 1, 3]),  # selectivity divided by cost and by time T: 0.0125, 0.0125, 0.0625 and 0.004
+        ("chain", [2, 1, 3, 0]),  # memory released per time unit: 0.125, 0.25, 0.5 and 0.2
     ],
 )
 def test_static_policies_run_queries_by_priority_and_break_ties_by_number(
@@ -102,14 +102,10 @@ def test_static_policies_run_queries_by_priority_and_break_ties_by_number(
 @pytest.mark.parametrize(
     ("kind", "younger_head", "while_older_leads", "when_younger_leads"),
     [
-        ("lsf", 9.0, 11.9, 12.1),  # The priorities W/T (W is the wait, T is 8 and 2) are equal at time 12.
-        ("brt", 4.0, 19.9, 20.1),  # The priorities W·S/C̄ (S/C̄ is 0.1 and 0.125) are equal at time 20.
-        (
-            "bsd",
-            9.5,
-            9.9,
-            10.1,
-        ),  # The priorities W·S/(C̄·T²) (with factors 0.8/8³ and 0.25/2³ of W) are equal at time 10.
+        ("lsf", 9.0, 11.9, 12.1),  # The waits divided by T are equal at time 12: 12/8 and 3/2.
+        ("brt", 4.0, 19.9, 20.1),  # The products of wait and S/C̄ are equal at time 20: 20·0.1 and 16·0.125.
+        # The products of wait and S/(C̄·T²) are equal at time 10: 10·0.8/8³ and 0.5·0.25/2³.
+        ("bsd", 9.5, 9.9, 10.1),
     ],
 )
 def test_waiting_policies_switch_to_the_urgent_query_once_it_has_waited_enough(
@@ -138,7 +134,7 @@ def test_operators_without_cost_or_output_are_picked_too(kind: str, clusters: in
 
 
 def test_a_cluster_runs_its_oldest_tuple_first() -> None:
-    # Ideal times are 2, 3 and 8. With clusters [2, 4) and [4, 8], the first two queries share a cluster.
+    # The times T are 2, 3 and 8. Queries with T from 2 to 4 form a cluster, which the policy ranks together.
     chosen = policy("lsf", queries((2, 1), (3, 1), (8, 1)), clusters=2, ready="0:5 1:4 2:9")
     assert drain(chosen) == [1, 0, 2]
 
@@ -294,11 +290,11 @@ def test_invalid_policy_settings_are_refused_with_a_hint(name: str, words: str) 
         policy_of(name)
 
 
-# -- the policy for freshness ---------------------------------------------------------------------------
+# -- the policy for fresh outputs ---------------------------------------------------------------------------
 
 
 def test_the_freshness_policy_prefers_the_query_with_less_queued_work_unless_beta_is_zero() -> None:
-    # The priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are the rates 0.5 and 0.33.
+    # With beta 1 the priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are 0.5 and 0.33.
     picked = []
     for beta in (1.0, 0.0):
         chosen = FreshnessPolicy(beta, queries((1, 0.5), (1.5, 0.5)))
@@ -322,7 +318,7 @@ def test_a_query_with_more_weight_is_refreshed_first() -> None:
 
 # -- operators that several queries share -----------------------------------------------------------------
 
-# One select feeds three queries: the first two form its tree, the third costs more than it gains.
+# One select feeds three queries. The select is ranked together with the first two queries; the third would lower the priority.
 SHARED = Network(
     (
         ScheduledOperator("select", (1, 2, 3), source=True),
@@ -338,11 +334,11 @@ SHARED_ESTIMATES = (Estimate(1, 1), Estimate(1, 1), Estimate(2, 1), Estimate(9, 
 @pytest.mark.parametrize(
     ("sharing", "expected"),
     [
-        # Priorities: 2/4 for the tree, 0.3 for the operator that is not shared, 1/9 for the third query.
+        # The select with the first two queries has priority 2/4, operator `other` 0.3, and the third query 1/9.
         ("pdt", [0, 1, 2, 4, 3]),
-        # The priority of the select among all its queries is 3/13.
+        # The select with all three queries has priority 3/13.
         ("sum", [4, 0, 1, 2, 3]),
-        # The priority of the select is 1/2.
+        # The select has the priority of its best query, 1/2.
         ("max", [0, 1, 2, 3, 4]),
     ],
 )
@@ -380,7 +376,7 @@ def test_whole_queries_run_one_after_another_in_a_network_that_grew() -> None:
 
 # -- the scheduler of a class, which runs sources last -------------------------------------------------
 
-# Two streams, each with a filter that answers. The filters are expensive and keep little.
+# Two streams, each with one query that filters. The filters are expensive, and few tuples pass.
 # Without the rule that sources run last, every policy would run a source first.
 TWO_STREAMS = Network(
     (

@@ -1,4 +1,4 @@
-"""Aurora's QoS policies on the thesis's examples: slacks, gradients and buckets."""
+"""Policies by QoS graphs, on the examples of Carney's thesis: slacks, gradients of utility, and buckets of operators."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.utility_graphs import gradient_at, slack_at
 
 
 def graph(*points: tuple[float, float]) -> UtilityGraph:
-    """Return the QoS graph through these points, with latencies in seconds."""
+    """Return the QoS graph through points (response time in seconds, utility)."""
     return UtilityGraph.model_validate(
         {"points": [{"latency_ms": 1e3 * at, "utility": worth} for at, worth in points]}
     )
@@ -24,7 +24,7 @@ def due(at_s: float) -> UtilityGraph:
 
 
 def chains(*deadlines: UtilityGraph, length: int = 3) -> NetworkEstimates:
-    """Return one chain of operators for each deadline; each operator costs 1, and the first of a chain is a source."""
+    """Return one chain of operators for each QoS graph. Each operator costs 1, and the first operator of a chain is a source."""
     operators = tuple(
         ScheduledOperator(
             f"b{(row + 1) * length - place}",
@@ -63,7 +63,7 @@ def test_fixed_priority_runs_boxes_in_the_order_of_the_thesis() -> None:
 
 
 def test_output_cost_is_the_cost_of_one_answer_from_a_queue() -> None:
-    # Selectivities are one half and one quarter, so an answer takes 4 tuples from the queue of b2, or 8 from that of b3.
+    # For one answer, operator b2 must process 4 tuples, and operator b3 before it must process 8.
     believed = NetworkEstimates(
         chains(due(4)).network, (Estimate(1.0, 0.5), Estimate(2.0, 0.25), Estimate(3.0, 1.0))
     )
@@ -85,11 +85,11 @@ def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> N
 @pytest.mark.parametrize(
     ("heads", "trains", "first"),
     [
-        ((0, 0), (1, 1), 0),  # Both utilities are flat; the slacks are 1 and 5.
-        ((0, -4.5), (1, 1), 3),  # Both utilities are flat; the slacks are 1 and 0.5.
-        ((-2, 0), (1, 1), 3),  # At its expected latency of 5, the first operator has lost all its utility.
-        ((-1.05, 0), (1, 1), 0),  # At its expected latency of 4.05, the first operator is losing utility.
-        ((0, 0), (2, 1), 3),  # Two tuples take 6 time units to reach the root.
+        ((0, 0), (1, 1), 0),  # Neither operator is losing utility; the slacks are 1 and 5.
+        ((0, -4.5), (1, 1), 3),  # Neither operator is losing utility; the slacks are 1 and 0.5.
+        ((-2, 0), (1, 1), 3),  # The first operator's answer would take 5, so its utility is already 0.
+        ((-1.05, 0), (1, 1), 0),  # The first operator's answer would take 4.05, so it is losing utility.
+        ((0, 0), (2, 1), 3),  # Two tuples need 6 time units until they are answered.
     ],
 )
 @pytest.mark.parametrize("kind", ["slope-slack", "bucket"])
@@ -104,7 +104,7 @@ def test_the_operator_with_the_largest_loss_of_utility_runs_first_and_then_the_l
     assert policy.pick(0.0) == first
 
 
-# QoS graphs of Figures 4.8 to 4.11 of the thesis. Slacks and slopes have four buckets each. A utility of 5 in the thesis is 1 in the test.
+# QoS graphs of Figures 4.8 to 4.11 of Carney's thesis, with utilities divided by 5. Slacks and slopes have four buckets each.
 FIRST, SECOND = graph((1, 1.0), (3, 0.6), (4, 0.0)), graph((1, 1.0), (5, 0.2))
 GRID = Grid.over([FIRST, SECOND], 4, 4)
 
@@ -137,7 +137,7 @@ def bucket_at(graph: UtilityGraph, latency: float) -> int:
 
 
 def test_an_operator_passes_through_the_buckets_of_its_qos_graph_as_latency_grows() -> None:
-    # With growing latency the utility is at first flat, then falls slowly, then falls fast, and at last is 0.
+    # As the response time grows, the utility is at first 1, then falls slowly, then falls fast, and at last is 0.
     latencies, buckets = GRID.moves(FIRST)
     assert latencies == pytest.approx([-2, -1, 0, 1, 2, 3, 4])
     assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]
@@ -154,8 +154,8 @@ def test_operators_change_buckets_as_time_passes() -> None:
     policy = build_policy(policy_of("bucket"), TWO)
     policy.ready(0, 0.0)
     policy.ready(3, 0.0)
-    # The first operator answers 3 after it was picked, so it must be picked by time 1, or its utility is lost.
-    # The second operator may be picked until time 5 without a loss of utility.
+    # An answer takes 3 s after the first operator is picked. If that operator is picked after second 1, utility is lost.
+    # The second chain's operator can be picked until second 5 without losing utility.
     assert [policy.pick(now) for now in (0.0, 0.9, 1.05, 1.2, 4.9, 5.05, 9.0)] == [0, 0, 0, 3, 3, 3, 0]
 
 

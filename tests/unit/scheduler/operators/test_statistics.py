@@ -1,4 +1,4 @@
-"""Measured costs and selectivities: averaged by windows, with single outliers ignored."""
+"""Measured costs and selectivities of operators: each is an average over windows of samples that ignores single outliers."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def starting_at(cost_s: float, selectivity: float, adaptive: bool = True) -> Ope
 
 
 def observe_costs(statistics: OperatorStatistics, *costs_s: float) -> list[float]:
-    """Observe one whole window of samples at each of these costs, and return the estimate after each window."""
+    """Observe a whole window of equal samples for each cost. Return the estimated cost after each window."""
     believed = []
     for cost_s in costs_s:
         statistics.observe(0, WINDOW, WINDOW, WINDOW * cost_s)
@@ -100,7 +100,7 @@ def test_a_cost_within_a_tenth_of_the_average_is_no_outlier() -> None:
 
 
 def test_the_outlier_limit_grows_with_the_observed_spread() -> None:
-    # After a sample 0.8 below the average, σ = √(0.175·0.64) = 0.335. Samples up to 1.5·0.335 = 0.502 above the average are no outliers.
+    # After a sample 0.8 below the average, the standard deviation is 0.335. Samples more than 0.502 above the average are outliers.
     ordinary, far = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
     (now,) = observe_costs(ordinary, 0.2)
     observe_costs(far, 0.2)

@@ -1,4 +1,4 @@
-"""Turns between classes, one situation per test. One round lasts 10 s, so that a share of 0.6 is a quota of 6 s."""
+"""Weighted round robin between classes, one situation per test. A round lasts 10 s, so a share of 0.6 gives a quota of 6 s."""
 
 import inspect
 import sys
@@ -22,7 +22,7 @@ SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
 
 
 def round_robin(shares: Mapping[str, float] = SHARES, lanes: int = 1, ready: str = "") -> TurnRoundRobin:
-    """Return a round robin in which the classes in `ready` have input; no class has given its lane back yet."""
+    """Return a round robin in which the classes in `ready` have input. As many of these classes run as there are lanes."""
     turns = TurnRoundRobin(shares, round_s=10.0, lanes=lanes)
     for name in ready.split():
         turns.handle(ClassReady(name), 0.0)
@@ -280,7 +280,7 @@ def test_no_new_round_begins_while_only_a_class_with_a_busy_host_waits() -> None
 def test_a_class_held_up_by_its_host_runs_before_later_turns() -> None:
     turns = one_host("gold", "silver", ready="gold silver bronze")
     ended(turns, "bronze", 5.0, lane=1)
-    # Gold's turn in the second round would come before silver's, but silver has waited since the first round.
+    # Gold comes first in each round, but silver still has to run in the first round.
     assert ended(turns, "gold", 10.0) == (Grant("silver", 0, 10.0),)
 
 
@@ -365,9 +365,9 @@ def instructions_of(act: Callable[[], object]) -> int:
 
 
 def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2) -> int:
-    """Count the instructions of twenty turns of gold, silver and the classes that share a host, on two lanes.
+    """Count the bytecode instructions of twenty turns of gold, silver and the classes that share a host, on two lanes.
 
-    The arguments are numbers of classes: idle classes, classes in debt, and classes that share a host.
+    The arguments say how many classes are idle, how many are in debt, and how many share a host.
     """
     kept, debtors = (
         [f"kept{number}" for number in range(kept_by_host)],

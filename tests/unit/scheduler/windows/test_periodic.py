@@ -1,4 +1,4 @@
-"""Golab's example of seven MAX queries over one synopsis. Costs are checked by running the schedules and by the formula."""
+"""Golab's example of seven MAX queries over one synopsis. Costs come from running the schedules, and from the formula of the paper."""
 
 from collections.abc import Iterator
 from math import isclose, lcm
@@ -11,7 +11,7 @@ from scheduler.windows.periods import cheapest_periods, cost_rate, own_periods, 
 from scheduler.windows.scan_model import COMPARISONS, SubGroup, sub_groups_of
 from tests.support.schedules import periodic_of
 
-# Queries, each as (window, slide) in minutes. The synopsis is updated every minute.
+# Each query has a window and a slide in minutes. The synopsis is updated every minute.
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
 
 
@@ -31,7 +31,7 @@ def scheduler_of(settings: PeriodicSettings, among: list[PeriodicQuery]) -> Peri
 
 
 def minutes(scheduler: PeriodicScheduler, count: int) -> Iterator[tuple[int, Task]]:
-    """Yield every run of the first `count` minutes, with the minute in which the run is due."""
+    """Run the schedule for `count` minutes. Yield each run of a sub-group, with its minute."""
     for minute in range(1, count + 1):
         scheduler.updated("max", 60.0 * minute)
         while (task := scheduler.pick(60.0 * minute)) is not None:
@@ -44,7 +44,7 @@ def numbers(task: Task) -> str:
 
 
 def cost_of_running(periods: tuple[int, ...], among: list[PeriodicQuery]) -> float:
-    """Return the cost per minute, over one hyperperiod, with each sub-group at its given period."""
+    """Return the mean cost per minute if the sub-groups run at these periods, until the schedule repeats."""
     by_slide = dict(zip(sorted({query.slide for query in among}), periods, strict=True))
     at_periods = [
         PeriodicQuery(one.name, "max", "G1", one.window, by_slide[one.slide], one.at_most) for one in among
@@ -66,14 +66,14 @@ class TestTheWorkedExample:
     @pytest.mark.parametrize(
         ("slides", "periods", "per_minute"),
         [
-            (EXAMPLE[:5], (2, 3), 46 / 6),  # the paper prints 7.67
+            (EXAMPLE[:5], (2, 3), 46 / 6),  # The paper prints 7.67 for this schedule.
             (EXAMPLE[:5], (2, 2), 7.0),
             # The paper prints 11.63, but its own schedule costs 358 in 30 minutes, which is 11.93.
             (EXAMPLE, (2, 3, 5), 358 / 30),
             (EXAMPLE, (2, 2, 5), 11.4),
             (EXAMPLE, (2, 2, 2), 14.5),
-            (EXAMPLE, (2, 3, 3), 38 / 3),  # the paper prints 12.67
-            (EXAMPLE, (2, 3, 2), 101 / 6),  # the paper prints 16.83
+            (EXAMPLE, (2, 3, 3), 38 / 3),  # The paper prints 12.67 for this schedule.
+            (EXAMPLE, (2, 3, 2), 101 / 6),  # The paper prints 16.83 for this schedule.
         ],
     )
     def test_schedules_have_the_costs_given_in_the_paper(
@@ -92,7 +92,7 @@ class TestTheWorkedExample:
     @pytest.mark.parametrize(
         ("kind", "runs"),
         [
-            # Runs of each schedule in Figure 4 a, b and c of the paper.
+            # The runs of each schedule in Figure 4 a, b and c of Golab's paper.
             ("aggressive", ["2:1234567", "4:1234567", "6:1234567", "8:1234567", "10:1234567"]),
             ("conservative", ["2:123", "3:45", "4:123", "5:67", "6:12345", "8:123", "9:45", "10:12367"]),
             ("hybrid", ["2:12345", "4:12345", "5:67", "6:12345", "8:12345", "10:1234567"]),
@@ -122,7 +122,7 @@ class TestTheWorkedExample:
 
 
 class TestOverload:
-    """Tests of an overload (Figure 4 d of the paper): two sub-groups are late when the third sub-group becomes due."""
+    """Tests of an overload (Figure 4 d of Golab's paper): two sub-groups are late when the third sub-group becomes due."""
 
     @pytest.mark.parametrize(
         ("late", "runs"),
@@ -145,7 +145,7 @@ class TestTheProtocol:
             scheduler.updated("max", 60.0 * minute)
         task = scheduler.pick(250.0)
         assert task is not None
-        # The first sub-group was due at 120, the second at 180. Both are in time if they run within another minute.
+        # The first sub-group was due at second 120, the second at 180. A sub-group is late if it ends more than 60 s after it was due.
         assert scheduler.done(task, 260.0) == (
             Lateness(("Q1", "Q2", "Q3"), updates=2, tardiness_s=80.0),
             Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0),
@@ -157,7 +157,7 @@ class TestTheProtocol:
             scheduler.updated("max", 60.0 * minute)
         task = scheduler.pick(200.0)
         assert task is not None
-        # All queries were due at 120, but the second sub-group may wait until 180.
+        # All queries were due at second 120, but the slide of the second sub-group allows it to wait until second 180.
         assert scheduler.done(task, 250.0) == (
             Lateness(("Q1", "Q2", "Q3"), updates=1, tardiness_s=70.0),
             Lateness(("Q4", "Q5"), updates=0, tardiness_s=10.0),
@@ -176,7 +176,7 @@ class TestTheProtocol:
             if (task := scheduler.pick(60.0 * minute)) is not None:
                 runs.append(minute)
                 scheduler.done(task, 60.0 * minute)
-        # The run at 6 was two minutes late, so the next run is at 10. The run at 10 is in time, so runs at 12 and 16 follow.
+        # The run in minute 6 was two minutes late, so the next run is in minute 10. Later runs are in minutes 12 and 16 again.
         assert runs == [10, 12, 16]
 
     def test_updates_during_a_run_count_for_the_next_run(self) -> None:
