@@ -350,10 +350,6 @@ def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
         match = IN_BODY.match(problem.title)
         if match is not None and int(match[1]) < len(documents):
             document = documents[int(match[1])]
-            place = (document.place if isinstance(document, Document) else "") or str(ref_of_any(document))
-            problem.title = place + problem.title[match.end() :]
+            place = (document.place or document.ref) if isinstance(document, Document) else ref_of(document)
+            problem.title = str(place) + problem.title[match.end() :]
         raise
-
-
-def ref_of_any(one: Declaration | Document) -> Ref:
-    return one.ref if isinstance(one, Document) else ref_of(one)

@@ -1,7 +1,5 @@
 """Tables of a catalog's database. Each change here needs a migration in `services/catalog/migrations/versions`."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 # Revision of the last migration.

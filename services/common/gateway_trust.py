@@ -27,11 +27,9 @@ class GatewayTrust:
 
     def connect(self, endpoint: str) -> flight.FlightClient:
         """Return a client of the gateway at `endpoint`. The client connects at its first call."""
-        given = {"tls_root_certs": self._authorities(), "override_hostname": self.server_name}
+        authorities = None if self.ca_file is None else readable(self.ca_file, "gateway.tls.ca_file")
+        given = {"tls_root_certs": authorities, "override_hostname": self.server_name}
         return flight.connect(endpoint, **{name: value for name, value in given.items() if value is not None})
-
-    def _authorities(self) -> bytes | None:
-        return None if self.ca_file is None else readable(self.ca_file, "gateway.tls.ca_file")
 
 
 DEFAULT_TRUST = GatewayTrust()

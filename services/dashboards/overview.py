@@ -1,7 +1,5 @@
 """The Overview dashboard: do tenants get their answers in time? When an alert fires, open this dashboard first."""
 
-from __future__ import annotations
-
 from services.dashboards.boards import (
     ALERTS,
     CLASS,

@@ -1,7 +1,5 @@
 """The dashboard of input: streams at the gateways, feeds that Spark reads, and mirrors of remote objects."""
 
-from __future__ import annotations
-
 from services.dashboards.boards import (
     GREEN,
     OF_STREAMS,

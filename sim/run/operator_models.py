@@ -26,7 +26,7 @@ def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:
     """Return the model of an operator that has one input."""
     match box.model:
         case None | ProjectBox():
-            return pass_all
+            return lambda train: (train, 0.0)
         case SelectBox(selectivity=selectivity) | LookupBox(selectivity=selectivity) if box.drift is not None:
             return drifting_select(selectivity, box.drift, rng)
         case SelectBox(selectivity=selectivity) | LookupBox(selectivity=selectivity):
@@ -37,10 +37,6 @@ def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:
             return PaneModel(box.model)
         case JoinBox():
             raise AssertionError("the two sides of a join share their windows: see join_sides")
-
-
-def pass_all(train: list[float]) -> tuple[list[float], float]:
-    return train, 0.0
 
 
 def coin_select(selectivity: float, rng: random.Random) -> Effect:
