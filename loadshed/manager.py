@@ -44,7 +44,7 @@ FULL_CYCLES = 4
 # Seconds after which the allowance for drops from the queue (see `_allow`) has decayed to about a third.
 FORGET_S = 10.0
 
-# Length of the queue of a class that holds input back, in delay targets.
+# Length of the queue of a class that holds input back, as a multiple of the class's delay target.
 # A shorter queue would stop producers during short bursts; a longer queue would delay all answers without increasing their number.
 HOLD_TARGETS = 10
 # Minimum length of the queue of a class that holds input back, in seconds: shorter pauses of the class must not stop producers.
@@ -91,7 +91,7 @@ LoadEvent = CycleEnded | HeadroomScaled
 
 @dataclass(frozen=True, slots=True)
 class TrimQueue:
-    """Command to the shedder to drop this fraction of the queue, the oldest tuples first; they would be answered too late."""
+    """Command to the shedder to drop this fraction of the queue. The oldest tuples are dropped, because their answers would be too late."""
 
     part: float
 
@@ -199,7 +199,7 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
-    # Processor-seconds used in each of the last backlogged cycles, and the cycle's length; cleared when input runs out.
+    # Processor time used in each of the last backlogged cycles, and the cycle's length, in seconds. Cleared when input runs out.
     _full: deque[tuple[float, float]] = field(init=False, default_factory=lambda: deque(maxlen=FULL_CYCLES))
     # Capacity in processors that the class really got while it had a queue.
     _served: float | None = field(init=False, default=None)

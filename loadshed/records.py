@@ -266,7 +266,7 @@ class CoreKind:
     """Kind of core: its constructor, and the types of its events and commands."""
 
     def __init__(self, make: type[Any], events: Any, commands: Any, carried: Sequence[str] = ()) -> None:
-        """Create a kind. `carried` names attributes that are recorded, too, because they may be set before the first decision."""
+        """Create a kind of core. `carried` names additional attributes to record, because they may be set before the first decision."""
         self.make, self._carried = make, carried
         self.event, self.command = Tagged(events), Tagged(commands)
 

@@ -49,7 +49,7 @@ def exact(objects: Mirrored, bandwidth: float) -> Floats:
 
 
 def general(objects: Mirrored, bandwidth: float) -> Floats:
-    """Return the best frequencies if all objects were used equally: general freshening (GF)."""
+    """Return the frequencies that would be best if all objects were used equally: general freshening (GF)."""
     return refreshes(np.ones(len(objects)), objects.changes, bandwidth, objects.sizes).frequencies
 
 

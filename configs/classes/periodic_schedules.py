@@ -120,9 +120,9 @@ def schedule_text(settings: PeriodicSettings, defaults: PeriodicSchedule = USUAL
 def compared_schedules(
     own: PeriodicSettings, named: Iterable[str] = (), sharing: Iterable[str] = SHARING
 ) -> dict[str, PeriodicSettings]:
-    """Return the schedules to compare, by their texts: all of `sharing`, `own` in every order, and the named schedules.
+    """Return the schedules to compare, by their texts: the schedules `sharing` and `named`, and the schedule `own` in every order.
 
-    A schedule that does not state `order` or `eager` has the value of `own`.
+    If a schedule does not state `order` or `eager`, the value of `own` applies.
     """
     orders = [own.model_copy(update={"order": order}) for order in (own.order, *ORDERS)]
     schedules = [

@@ -206,7 +206,7 @@ def intervals(seconds: float, interval_s: float) -> int:
 
 
 def checked_periodic(found: ScenarioData) -> PeriodicScenario:
-    """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
+    """Return the scenario that a file contains; raise InvalidInput if a setting is invalid."""
     return checked(PeriodicScenario, contradictions, found)
 
 

@@ -437,7 +437,7 @@ def load_scenario(source: str) -> Scenario:
 
 
 def checked_scenario(found: ScenarioData) -> Scenario:
-    """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
+    """Return the scenario that a file contains; raise InvalidInput if a setting is invalid."""
     return checked(Scenario, contradictions, found)
 
 

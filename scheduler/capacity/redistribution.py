@@ -1,7 +1,7 @@
 """Redistribution of capacity between classes by need (DILoS §IV-C).
 
-A class that needs more than its share demands share, and a class that needs less supplies share. In the formulas, u is the usage of
-a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:
+A class that needs more than its share demands capacity, and a class that needs less supplies capacity. In the formulas, u is the
+usage of a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:
 
     demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
     supply = (1 − u)·p − 0.05·p0       if that is > 0
@@ -165,7 +165,7 @@ def by_priority(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
 
 
 class Borrowed:
-    """Shares that classes hold above their original shares, which are taken from the lowest priority upwards."""
+    """Shares that classes have borrowed. Borrowed shares are taken back from the class with the lowest priority first."""
 
     def __init__(self, ranked: Sequence[ClassAccount], share: dict[str, float]) -> None:
         self._share = share

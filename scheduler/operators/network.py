@@ -152,7 +152,7 @@ class Network:
         return sum([estimates[number].cost_s for number in sorted(needed)])
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
-        """Return the given operators and all operators upstream of the given operators.
+        """Return the operators `numbers` and all operators upstream of these operators.
 
         With `with_partners`, both sides of a join and all operators upstream of either side are included.
         """
@@ -232,7 +232,7 @@ class NetworkEstimates:
         """Return the estimates of an extended network, and the operators with changed segments."""
         estimates = (*self.estimates, *more)
         changed = network.feeding(range(len(self.estimates), len(estimates)))
-        if "segments" not in vars(self):  # No segment has been computed yet that could be reused.
+        if "segments" not in vars(self):  # There are no computed segments that could be reused.
             return NetworkEstimates(network, estimates), changed
         segments = (*self.segments, *(NOTHING for _ in more))
         after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))

@@ -63,7 +63,6 @@ class OperatorScheduler:
         self._begin(settings)
 
     def _begin(self, settings: PolicySettings) -> None:
-        """Start a policy, which the caller then informs of the ready operators."""
         network, believed = self.network, self._believed
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(by_sums(settings), believed) if self._sources_last else self._inner

@@ -145,7 +145,6 @@ class SimulatedDoor:
         self._evict(entry, evict)
 
     def _evict(self, entry: StreamEntry, tuples: int) -> None:
-        """Shed the oldest queued tuples of a stream."""
         if tuples:
             entry.ledger.shed += self._queues.evict(entry.operators, tuples)
         for number in entry.operators:

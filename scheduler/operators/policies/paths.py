@@ -130,7 +130,7 @@ def cut_once(believed: NetworkEstimates, path: Path, gamma: float) -> list[Stret
     sizes = sizes_before(believed, path)
     capacities = releases(believed, path, sizes)
     end = 1
-    # A difference is compared instead of a ratio, since an operator that enlarges its input releases a negative size.
+    # Two operators are compared by a difference, not by a ratio: an operator that enlarges its input releases a negative size.
     while end < len(path) and capacities[end] > capacities[end - 1] - (1 - gamma) * abs(capacities[end - 1]):
         end += 1
     return [(sizes[start], path[start:stop]) for start, stop in ((0, end), (end, len(path))) if start < stop]

@@ -18,7 +18,7 @@ from configs.classes.policies import Sharing
 from scheduler.operators.network import Gain, NetworkEstimates
 from scheduler.operators.policies.protocol import NONE
 
-# Function that returns the priorities of some operators, in their order.
+# Function that returns the priorities of the operators that it gets, in the same order.
 Priorities = Callable[[NetworkEstimates, Collection[int]], Sequence[float]]
 
 
