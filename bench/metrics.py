@@ -76,7 +76,7 @@ def scrape() -> tuple[float, int]:
 
 @dataclass
 class Full:
-    """Stand-in for a running system, from which the watch of metrics reads the figures of TENANTS tenants."""
+    """Stand-in for a running system with TENANTS tenants, from which the service reads the figures for metrics."""
 
     name: str = "bench"
     looks: int = 0

@@ -335,7 +335,7 @@ def child_schema(node: Schema, key: str) -> Schema:
 
 
 def resolved(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema to which a reference or an optional type (`… or null`) leads, with the default that stands at the reference."""
+    """Return the schema that a reference or an optional type (`… or null`) stands for, with the default value that the field has."""
     default = {"default": node["default"]} if "default" in node else {}
     while True:
         if "$ref" in node:

@@ -53,7 +53,7 @@ class AlomaBranch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Headroom and kept fraction, which ALoMa controls, the last branch, and for how many cycles in a row this branch was followed."""
+    """State of ALoMa: headroom, kept fraction, the last branch, and the number of cycles in a row in which this branch was followed."""
 
     headroom: float
     keep: float = 1.0

@@ -326,7 +326,7 @@ class LoadManager:
         return queue_limit(self._capacity(headroom), offered, cycle.queued_work_s, cycle.cycle_s, allowance_s)
 
     def _part_too_much(self, cycle: CycleEnded) -> float:
-        """Return the fraction of the queue to drop, because it can no longer be processed within the target.
+        """Return the fraction of the queue that can no longer be processed within the target, and is therefore dropped.
 
         The kept fraction limits only the growth of a queue. When a share is taken back, the queue admitted for the larger share
         already exists, and would make all later tuples late, too.

@@ -21,7 +21,7 @@ from loadshed.cycle import InputCycle, OutputCycle
 RATE_ALPHA = 0.175  # Smoothing factor of rates, as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
 # Number of batches by which a cycle may differ from the average without counting as a jump of the rate.
-# One batch may differ by chance, and one batch may be delayed from the last cycle.
+# A cycle may have one batch more or less by chance, and one batch more that was delayed from the last cycle.
 RATE_JUMP_BATCHES = 2.0
 # Shortest valid cycle, less than a tick of any clock; a shorter cycle could make rates infinite.
 LEAST_CYCLE_S = 1e-9

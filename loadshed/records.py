@@ -210,7 +210,7 @@ def _mapping(key: Codec, item: Codec) -> Codec:
 def _dataclass(kind: type[Any]) -> Codec:
     hints, fields = get_type_hints(kind), [field for field in dataclasses.fields(kind) if field.init]
     names = [field.name for field in fields]
-    # Fields with defaults may be missing at the end, since older records do not have fields that were added later.
+    # Fields with defaults may be missing at the end of a record: older records do not have fields that were added later.
     least = sum(
         field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         for field in fields

@@ -1,4 +1,4 @@
-"""Experiments of all papers, in the order of the page, and functions that find them by name."""
+"""Experiments of all papers, in the order in which reports list them, and functions that find experiments by name."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def members_mean(columns: Floats, labels: Labels) -> Floats:
 
 
 def nearest(points: Floats, means: Floats) -> Labels:
-    """Return for each point x the index of the nearest mean m, which has the smallest |m|² − 2·m·x."""
+    """Return for each point x the index of the nearest mean m. The nearest mean has the smallest |m|² − 2·m·x."""
     nearest, norms = np.empty(points.shape[1], np.int64), np.sum(means * means, axis=0)
     for start in range(0, len(nearest), CHUNK):
         some = points[:, start : start + CHUNK]

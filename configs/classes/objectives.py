@@ -27,7 +27,7 @@ Objective = Literal[
 ]
 OBJECTIVE_NAMES: tuple[Objective, ...] = get_args(Objective)
 # Number of clusters (groups of operators with similar priorities), from Sharaf's thesis (§3.8.3).
-# With 12 clusters of operators, results are within 5% of the exact policy, and a decision takes equally long for any number of operators.
+# With 12 clusters of operators, results are within 5% of results without clusters, and more operators do not make a decision slower.
 CLUSTERS = 12
 
 

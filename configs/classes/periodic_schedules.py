@@ -86,7 +86,7 @@ SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
 
 
 # Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`, and Golab's schedules.
-# The paper calls Golab's schedules No-S, AS, CS, C-LP, HS, H-LS and H-LP.
+# In Golab's paper, the schedules have the names No-S, AS, CS, C-LP, HS, H-LS and H-LP.
 SHARING = (
     "none:tasks=query",
     "none",

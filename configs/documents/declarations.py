@@ -279,7 +279,7 @@ def as_document(one: Declaration) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Declaration that was read from a file, with the name of the file and the position in it."""
+    """Declaration that was read from a file, with the name of the file and the declaration's position in the file."""
 
     declaration: Declaration
     place: str = ""

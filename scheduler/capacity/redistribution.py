@@ -72,7 +72,7 @@ class ClassAccount:
         if self.usage is None:
             return 0.0
         # A class with a load above its share runs on capacity that other classes do not use. Its headroom includes this capacity.
-        # A class with a load above its share has nothing to lend: without this check, it would lend, starve, reclaim, and lend again.
+        # A class with a load above its share has nothing to lend. If it lent anyway, it would starve, reclaim, and lend again.
         busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
         spare = (1 - busy) * self.share - RESERVE * self.original
         return max(0.0, min(spare, self.share - self.floor))
@@ -196,7 +196,7 @@ def loans_of(ranked: Sequence[ClassAccount]) -> list[tuple[str, str, float]]:
 def lent_shares(
     ranked_originals: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[tuple[str, str, float]]:
-    """Return the loans as (lender, borrower, share), by matching lenders and borrowers in the given order."""
+    """Return the loans as (lender, borrower, share), by matching lenders and borrowers in the order of priority."""
     lenders = [
         (name, p0 - shares[name]) for name, p0 in ranked_originals.items() if p0 - shares[name] > LEAST_MOVE
     ]

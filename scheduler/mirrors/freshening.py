@@ -83,7 +83,7 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
         used = float(np.sum(needs[chosen] / odds(price[chosen] + log_worth)))
         return float(np.log(max(used, LEAST**3)) - np.log(bandwidth))
 
-    # The used bandwidth is limited at each marginal value μ. So there is a largest μ at which all bandwidth can be used.
+    # `high` is the largest possible logarithm of the marginal value of bandwidth: at larger values, bandwidth would remain unused.
     roots = float(np.sum(np.exp(np.log(needs) - 0.5 * price)))
     chosen: npt.NDArray[np.int64] | slice = slice(None)
     high = min(2 * np.log(roots / bandwidth) - np.log(2.0), float(-price.min()))
@@ -94,8 +94,8 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
     # The search leaves out objects that are not refreshed at any marginal value between `low` and `high`.
     chosen = np.flatnonzero(price + low < 0)
     low, high = bracketed(excess, low, high, TOLERANCE / 2)
-    # Frequencies are interpolated between two close values of μ (marginal value), so that exactly the available bandwidth is used.
-    # Between a float μ and the next float, the frequency of an object may jump from 0 to one refresh per 40 changes of the object.
+    # Frequencies are interpolated between two close marginal values of bandwidth, so that exactly the available bandwidth is used.
+    # Between a marginal value and the next float, the frequency of an object may jump from 0 to one refresh per 40 changes of the object.
     much, little = frequencies(low), frequencies(high)
     most, least = float(np.sum(size * much)), float(np.sum(size * little))
     part = (bandwidth - least) / (most - least) if most > least else 1.0

@@ -57,12 +57,12 @@ class PathSegment:
     selectivity: float  # S: answers per tuple that enters the segment
     cost_s: float  # C̄: expected processor time per tuple that enters the segment
     ideal_s: float  # T: ideal processor time of an answer, the smallest among all roots of the segment
-    answers_per_ideal: float  # Σ S/T over all roots of the segment
-    answers_per_ideal_sq: float  # Σ S/T² over all roots of the segment
+    answers_per_ideal: float  # Sum of (answers / ideal processor time of an answer) over all roots
+    answers_per_ideal_sq: float  # Sum of (answers / square of ideal processor time) over all roots
 
 
 Found = TypeVar("Found")
-# Name of the PathSegment field that is the numerator of a policy's priority: S, Σ S/T or Σ S/T².
+# Name of the PathSegment field that is the numerator of a policy's priority.
 Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
 
 NOTHING = PathSegment(0.0, 0.0, 0.0, 0.0, 0.0)

@@ -49,7 +49,7 @@ STEP_S, STEPS_MAX = 0.002, 6
 RAREST = 0.05
 # Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5
-# Capacity that every other class asks for in the worst case, as a multiple of the capacity that the class is entitled to.
+# In the worst case, every other class asks for this multiple of the capacity to which it is entitled.
 GREED = 2.0
 NEVER_S = 1e9
 # Load below which a class counts as having no input, in processors.

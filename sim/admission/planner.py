@@ -196,7 +196,7 @@ class RunFigures:
 def run(
     situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[str] | None = None
 ) -> RunFigures:
-    """Simulate the classes. With `modest`, simulate the worst case: all classes except those in `modest` ask for more than their share."""
+    """Simulate the classes. With `modest`, simulate the worst case: each class that is not in `modest` asks for more than its share."""
     if not classes:
         return RunFigures({}, 0.0)
     simulated = Builder(situation, modest).built(classes)

@@ -154,7 +154,7 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
             per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
             return per_tuple, per_tuple * model.result_us * 1e-6
         case JoinBox():
-            per_tuple = model.selectivity * across * model.window_s  # Matches in the other side's window
+            per_tuple = model.selectivity * across * model.window_s  # Matches in the other input's window
             return per_tuple, per_tuple * model.match_us * 1e-6
 
 

@@ -106,7 +106,7 @@ def criteria_broken(drawn: int) -> dict[int, int]:
 
 
 def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> list[int]:
-    """Return the numbers of the paper's criteria that the shares after a redistribution break."""
+    """Return, by number, the paper's criteria that the shares after a redistribution violate."""
     least = 1e-9
     unmet = {
         class_.name: class_.share + class_.demand - after[class_.name]

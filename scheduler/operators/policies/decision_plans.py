@@ -105,7 +105,7 @@ class SuperboxPlans(Plans):
 
     def rank(self, believed: NetworkEstimates) -> None:
         if self._traversal == "min-cost":
-            self._believed = believed  # Such plans do not depend on estimates, so all stay valid.
+            self._believed = believed  # Plans for min-cost do not depend on estimates.
         else:
             super().rank(believed)
 

@@ -42,7 +42,7 @@ class FreshnessPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         size = len(believed.estimates)
         self._chances: list[Chances] = [{}] * size
-        # Pairs (weight, chance) of the outputs to which each operator contributes.
+        # For each operator: pairs (weight of an output, probability of an answer) of the outputs to which the operator contributes.
         self._outputs: list[list[tuple[float, float]]] = [[]] * size
         self._cost_s = [0.0] * size
         # `_place` has the valid heap entry of each operator; all other entries are invalid.

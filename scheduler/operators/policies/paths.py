@@ -29,13 +29,13 @@ Stretch = tuple[float, Path]  # Size of the tuples that enter a part of a path, 
 
 
 def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    """Return for each operator the highest processing capacity of the paths through it."""
+    """Return, for each operator, the tuples per second that the fastest path through the operator can process."""
     best = best_paths(believed)
     return [best[operator][0] for operator in operators]
 
 
 def fastest_release(gamma: float | None = None) -> Priorities:
-    """Return priorities: the highest memory release capacity among an operator's segments. If `gamma` is set, segments are simplified."""
+    """Return priorities: the most memory that a segment with the operator releases per second. With `gamma`, segments are simplified."""
 
     def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         best = best_segments(believed, gamma)

@@ -72,7 +72,7 @@ class StaticPolicy:
 
 
 def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
-    """Return priorities by gain over cost, with the gain of HR, HNR or BSD. An operator without cost has infinite priority.
+    """Return priorities: gain divided by cost, as the policies HR, HNR and BSD use. An operator without cost has infinite priority.
 
     For a shared operator, gain and cost are taken from its priority-defining tree ("pdt"), from the sum of all segments behind
     it ("sum"), or from the best of these segments ("max").

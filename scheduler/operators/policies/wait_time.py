@@ -154,7 +154,7 @@ class PrunedPolicy:
 
 
 class ClusteredPolicy:
-    """Policy that divides operators into clusters of similar priority, and compares only the operator with the oldest tuple of each."""
+    """Policy that divides operators into clusters of similar priority, and compares only the longest-waiting operators of the clusters."""
 
     def __init__(self, phi: Priorities, settings: PrioritySearch, believed: NetworkEstimates) -> None:
         self._phi_of = phi
