@@ -1,4 +1,4 @@
-"""Cost of metrics: a scrape with many tenants, and the work of a class that counts for metrics."""
+"""Cost of metrics: of a scrape with many tenants, and of the counting in a class at the end of a load cycle."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ class LoadManager:
             return False
         headroom = self.control.headroom
         beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
-        # A burst may fill the queue although the mean load is within the remaining share.
+        # A burst may fill the queue although the mean load is within the share that the class has after lending.
         would_shed = limit < self.control.keep
         return (
             verdict.over_target or beyond_doubt or would_shed or (offered > headroom and self._is_full(cycle))

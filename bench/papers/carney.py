@@ -518,7 +518,7 @@ def overhead(quick: bool) -> ExperimentOutcome:
     )
 
 
-# Length of schedules with which Aurora's prototype did best, and load of Table 4.5.
+# Number of boxes per decision (SCHEDULE) with which Aurora's prototype did best, and load of Table 4.5.
 # The load is 4,000 tuples per second; fixed priority sustains 3,500 tuples per second (§4.5.1).
 SCHEDULE, TABLE_LOAD = 300, 4000 / 3500
 # Load in the bursts of the thesis (LATE_LOAD), and number of tuples in the run (LATE_TUPLES).

@@ -113,7 +113,7 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
             returned = min(pool, account.original - share[account.name])
             pool -= returned
             share[account.name] += returned
-    # After this loop only a rounding error remains in the pool; the class with the highest priority gets it.
+    # After this loop, the remainder of the supplies is only a rounding error. The class with the highest priority gets it.
     share[ranked[0].name] += pool
     return {account.name: share[account.name] for account in accounts}
 
@@ -130,7 +130,7 @@ def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
 
 
 def entitled(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
-    """Return the accounts by priority, with shares and original shares set from their weights, and without usage."""
+    """Return the accounts of classes by priority, with shares and original shares that follow from their weights, and without usage."""
     total = sum(account.weight for account in accounts)
     return [
         replace(account, original=account.weight / total, share=account.weight / total, usage=None, load=None)

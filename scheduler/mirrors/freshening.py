@@ -113,7 +113,7 @@ def odds(log_y: Floats) -> Floats:
             x -= (x - np.log1p(x) - u) * (1 + x) / x
     x[log_y >= 0] = np.inf
     small = np.flatnonzero(z < SERIES_BELOW)
-    # The number y may underflow although its square root does not.
+    # The argument y of `odds` may underflow although its square root does not.
     z = np.where(log_y[small] > TINY, z[small], np.exp(0.5 * (np.log(2.0) + log_y[small])))
     x[small] = z * (1 + z * (1 / 3 + z * (1 / 36 - z * (1 / 270 - z / 4320))))
     result: Floats = x

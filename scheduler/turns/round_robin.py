@@ -279,7 +279,7 @@ class TurnRoundRobin:
             if turn.waiting and turn.due[0] < self._round:
                 turn.due_round = turn.due[0]
                 turn.settle(turn.due_round)
-            # A running class gets its quotas when its slice ends, because only then the used time and so its debt are known.
+            # A running class gets its quotas when its slice ends, because only then the used time and the debt of the class are known.
             elif turn.lane is None:
                 turn.settle(self._round - 1)
             turn.place, turn.quota_s, turn.host = place, quota_s, host

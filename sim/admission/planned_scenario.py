@@ -45,7 +45,7 @@ COSTS = Costs(turn_us=50.0, decision_us=1.0)
 # Maximum length of one simulated operator call in seconds. A live class runs many short calls, and slices end between calls.
 STEP_S, STEPS_MAX = 0.002, 6
 # Minimum number of simulated answers per tuple of a stream, relative to the class's stream with the most answers per tuple.
-# Without this minimum, a stream with rare answers might have no answer in the whole run.
+# With fewer simulated answers, a stream with rare answers might have no answer in the whole run.
 RAREST = 0.05
 # Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5

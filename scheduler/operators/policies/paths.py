@@ -45,12 +45,12 @@ def fastest_release(gamma: float | None = None) -> Priorities:
 
 
 def best_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
-    """Return for every operator its path with the highest processing capacity."""
+    """Return, for every operator, the path through the operator that can process the most tuples per second."""
     return believed.once("paths", found_paths)
 
 
 def best_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
-    """Return for every operator its segment with the highest memory release capacity."""
+    """Return, for every operator, the segment with the operator that releases the most memory per second."""
     return believed.once(("segments", gamma), partial(found_segments, gamma=gamma))
 
 
