@@ -1,4 +1,4 @@
-"""Cost of picking the next operator among many ready operators: static, exact and clustered policies, and naive BSD.
+"""Cost of picking the next operator among many ready operators, by fixed priorities, by waiting times, by clusters, and by naive BSD.
 
 A decision is the choice of an operator and the changes that follow: the chosen operator becomes idle, and an idle operator
 gets a tuple. Naive BSD evaluates its formula for every ready operator at every decision (Sharaf §3.8.3).

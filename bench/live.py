@@ -40,7 +40,7 @@ from services.race.race import ENGINE, SPAWN, attempt, prepare
 # Length of the input in seconds of event time, in measured runs and in runs that compare answers; a second has 10,000 readings.
 SECONDS, COMPARED_S = 1500, 150
 # Number of repetitions of the input until measuring begins, until measuring ends, and until the producer ends.
-# The repetitions before measuring fill the gigabyte of input that is kept; those after measuring keep the class busy.
+# Before measuring, repetitions fill the gigabyte of input that Weir stores. After measuring, further repetitions keep the class busy.
 WARM_LAPS, LAPS, LAPS_GIVEN = 2, 4, 6
 BATCH = 10_000
 TRIES = 3

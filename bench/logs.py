@@ -127,7 +127,7 @@ class DoorCosts:
 
 
 def door_costs() -> DoorCosts:
-    """Measure batches that this process sends through a gateway to a reader; gateway and reader run in processes of their own."""
+    """Measure batches that this process sends through a gateway to a reader. Gateway and reader each have a separate process."""
     dirs = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n")
     held = dirs.hold()
     try:

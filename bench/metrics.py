@@ -1,4 +1,4 @@
-"""Cost of metrics: a scrape with many tenants, and the work of a class that counts for metrics."""
+"""Cost of metrics: of a scrape with many tenants, and of the counting in a class at the end of a load cycle."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def scrape() -> tuple[float, int]:
 
 @dataclass
 class Full:
-    """Stand-in for a running system, from which the watch of metrics reads the figures of TENANTS tenants."""
+    """Stand-in for a running system with TENANTS tenants, from which the service reads the figures for metrics."""
 
     name: str = "bench"
     looks: int = 0

@@ -257,7 +257,7 @@ def session() -> Iterator[SparkSession]:
 
 @contextmanager
 def node() -> Iterator[Node]:
-    """Start gateway, dispatcher and class; this process and its children run on the cores that are not lanes."""
+    """Start gateway, dispatcher and class. This process and its children run on the processors that are not lanes."""
     dirs, key = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n"), new_key()
     held, before = dirs.hold(), cores_of_process()
     cores = keep_process_off(lane_cores(1, before))

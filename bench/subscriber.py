@@ -47,7 +47,7 @@ class Subscriber:
         return self._channel.fileno()
 
     def frames(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield the new frames; the next call continues after the last frame yielded. Raise FrameForgotten if a frame is gone."""
+        """Yield the frames (entries of the log) after the last one yielded. Raise FrameForgotten if the log has deleted a frame."""
         for number, payload in self._log.frames(self.next):
             self.next = number + 1
             yield number, payload

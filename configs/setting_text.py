@@ -25,7 +25,7 @@ def settings_of_text(
     example: str,
     usual: Mapping[str, object],
 ) -> Member:
-    """Return the settings that a text names. `usual` has default values from the caller; `what` is the name of the option."""
+    """Return the settings that a text names. `usual` has the default values of settings; `what` names the option in errors."""
     option = f"--{what}"
     kind, _, rest = text.partition(":")
     if kind not in kinds:

@@ -73,7 +73,7 @@ TEXT_LENGTHS: Mapping[str, str] = {
 
 
 def read_model(model: type[Model], path: Path) -> Model:
-    """Return the validated model of a YAML file; raise InvalidInput for the first problem."""
+    """Return the settings of a YAML file as an object of the class `model`; raise InvalidInput for the first problem."""
     return parse_model(model, read_data(path), str(path))
 
 
@@ -103,7 +103,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_model(model: type[Model], data: object, file: str = "") -> Model:
-    """Return the validated model of data that was already read; raise InvalidInput for the first problem."""
+    """Return settings from the data of a file as an object of the class `model`; raise InvalidInput for the first problem."""
     if not isinstance(data, dict):
         required = ", ".join(name for name, field in model.model_fields.items() if field.is_required())
         title = "the file is empty" if data is None else "the file must be a map of keys to values"
@@ -132,7 +132,7 @@ def parse_documents(text: str, file: str = "") -> list[object]:
 
 
 def line_of(text: str, document: int, path: str) -> int:
-    """Return the line of a field of a document; if the field is missing, the line of the innermost part around it."""
+    """Return the line of a field of a document. If the field is missing, return the line of the part in which the field belongs."""
     node = list(yaml.compose_all(text, Loader=StrictLoader))[document]
     line = node.start_mark.line + 1
     for part in re.findall(r"[^.\[\]]+", path):
@@ -145,7 +145,7 @@ def line_of(text: str, document: int, path: str) -> int:
 
 
 def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Return the entries of a YAML node by key or number, each as the node at which the entry begins and the node of its value."""
+    """Return the entries of a YAML mapping or list, by key or number. Each entry is a pair: the node at which it begins, and its value."""
     match node:
         case yaml.MappingNode():
             return {str(key.value): (key, value) for key, value in node.value}
@@ -335,7 +335,7 @@ def child_schema(node: Schema, key: str) -> Schema:
 
 
 def resolved(node: Schema, definitions: Schema) -> Schema:
-    """Return the schema to which a reference or an optional type (`… or null`) leads, with the default that stands at the reference."""
+    """Return the schema that a reference or an optional type (`… or null`) stands for, with the default value that the field has."""
     default = {"default": node["default"]} if "default" in node else {}
     while True:
         if "$ref" in node:

@@ -1,1 +1,1 @@
-"""Load shedding: monitors, ALoMa's decisions, shedders, and the ledger of tuples. Pure: reads no clock or environment."""
+"""Load shedding: monitors, ALoMa's decisions, shedders, and the ledger of tuples. The package reads neither clock nor environment."""

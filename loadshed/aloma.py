@@ -53,7 +53,7 @@ class AlomaBranch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Headroom and kept fraction, which ALoMa controls, the last branch, and for how many cycles in a row this branch was followed."""
+    """State of ALoMa: headroom, kept fraction, the last branch, and the number of cycles in a row in which this branch was followed."""
 
     headroom: float
     keep: float = 1.0
@@ -128,7 +128,7 @@ def bounded(headroom: float, headroom_max: float) -> float:
 def queue_limit(
     headroom: float, offered_load: float, queued_work_s: float, cycle_s: float, allowance_s: float
 ) -> float:
-    """Return the largest kept fraction at which the remaining queue can be processed within `allowance_s` (m × target)."""
+    """Return the largest kept fraction at which the remaining queue can be processed within `allowance_s`, a part of the delay target."""
     offered_work_s = offered_load * cycle_s
     if offered_work_s <= 0:
         return 1.0

@@ -25,7 +25,7 @@ EVERYBODY = "*"
 
 
 def class_account(declared: PriorityClass, original: float, manager: Manager) -> ClassAccount:
-    """Return a class's account before any capacity is lent."""
+    """Return the entitlement and need of a class before any capacity is lent."""
     return ClassAccount(
         name=declared.name,
         priority=declared.priority,

@@ -23,7 +23,7 @@ SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 class KeyTable:
-    """Table of up to `most` keys in slots with numbers below `places`."""
+    """Table of up to `most` keys. The slot of a key is a number below `places`."""
 
     def __init__(self, most: int) -> None:
         bits = (ROOM * most).bit_length()

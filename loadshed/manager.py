@@ -44,7 +44,7 @@ FULL_CYCLES = 4
 # Seconds after which the allowance for drops from the queue (see `_allow`) has decayed to about a third.
 FORGET_S = 10.0
 
-# Length of the queue of a class that holds input back, in delay targets.
+# Length of the queue of a class that holds input back, as a multiple of the class's delay target.
 # A shorter queue would stop producers during short bursts; a longer queue would delay all answers without increasing their number.
 HOLD_TARGETS = 10
 # Minimum length of the queue of a class that holds input back, in seconds: shorter pauses of the class must not stop producers.
@@ -91,7 +91,7 @@ LoadEvent = CycleEnded | HeadroomScaled
 
 @dataclass(frozen=True, slots=True)
 class TrimQueue:
-    """Command to the shedder to drop this fraction of the queue, the oldest tuples first; they would be answered too late."""
+    """Command to the shedder to drop this fraction of the queue. The oldest tuples are dropped, because their answers would be too late."""
 
     part: float
 
@@ -199,7 +199,7 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
-    # Processor-seconds used in each of the last backlogged cycles, and the cycle's length; cleared when input runs out.
+    # Processor time used in each of the last backlogged cycles, and the cycle's length, in seconds. Cleared when input runs out.
     _full: deque[tuple[float, float]] = field(init=False, default_factory=lambda: deque(maxlen=FULL_CYCLES))
     # Capacity in processors that the class really got while it had a queue.
     _served: float | None = field(init=False, default=None)
@@ -290,7 +290,7 @@ class LoadManager:
             return False
         headroom = self.control.headroom
         beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
-        # A burst may fill the queue although the mean load is within the remaining share.
+        # A burst may fill the queue although the mean load is within the share that the class has after lending.
         would_shed = limit < self.control.keep
         return (
             verdict.over_target or beyond_doubt or would_shed or (offered > headroom and self._is_full(cycle))
@@ -326,7 +326,7 @@ class LoadManager:
         return queue_limit(self._capacity(headroom), offered, cycle.queued_work_s, cycle.cycle_s, allowance_s)
 
     def _part_too_much(self, cycle: CycleEnded) -> float:
-        """Return the fraction of the queue to drop, because it can no longer be processed within the target.
+        """Return the fraction of the queue that can no longer be processed within the target, and is therefore dropped.
 
         The kept fraction limits only the growth of a queue. When a share is taken back, the queue admitted for the larger share
         already exists, and would make all later tuples late, too.

@@ -21,11 +21,11 @@ from loadshed.cycle import InputCycle, OutputCycle
 RATE_ALPHA = 0.175  # Smoothing factor of rates, as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
 # Number of batches by which a cycle may differ from the average without counting as a jump of the rate.
-# One batch may differ by chance, and one batch may be delayed from the last cycle.
+# A cycle may have one batch more or less by chance, and one batch more that was delayed from the last cycle.
 RATE_JUMP_BATCHES = 2.0
 # Shortest valid cycle, less than a tick of any clock; a shorter cycle could make rates infinite.
 LEAST_CYCLE_S = 1e-9
-ACCUMULATING_RATIO = 2.0  # Multiple of the lowest mean response time above which a mean counts as accumulating (authors' value)
+ACCUMULATING_RATIO = 2.0  # Multiple of the lowest mean response time above which delay counts as growing (value of ALoMa's authors)
 # Factor by which the stored lowest mean grows per cycle, so that an old minimum loses its effect: it doubles in about ten seconds.
 LOWEST_AGEING = 1.01
 # Queueing time, as a part of the target, below which a class does not count as accumulating.
@@ -74,7 +74,7 @@ class Verdict:
     """Result of the response monitor for one cycle of a class."""
 
     over_target: bool = False  # "OT": the mean response time of an output is above its target
-    # True if the mean response time of an output is above its target by more than the gap.
+    # True if the mean response time of an output is above its target by more than the setting `gap`, a fraction of the target.
     critical: bool = False
     accumulating: bool = False  # "UT": all means are within their targets, but delay grows
     rising: bool = False

@@ -210,7 +210,7 @@ def _mapping(key: Codec, item: Codec) -> Codec:
 def _dataclass(kind: type[Any]) -> Codec:
     hints, fields = get_type_hints(kind), [field for field in dataclasses.fields(kind) if field.init]
     names = [field.name for field in fields]
-    # Fields with defaults may be missing at the end, since older records do not have fields that were added later.
+    # Fields with defaults may be missing at the end of a record: older records do not have fields that were added later.
     least = sum(
         field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         for field in fields
@@ -266,7 +266,7 @@ class CoreKind:
     """Kind of core: its constructor, and the types of its events and commands."""
 
     def __init__(self, make: type[Any], events: Any, commands: Any, carried: Sequence[str] = ()) -> None:
-        """Create a kind. `carried` names attributes that are recorded, too, because they may be set before the first decision."""
+        """Create a kind of core. `carried` names additional attributes to record, because they may be set before the first decision."""
         self.make, self._carried = make, carried
         self.event, self.command = Tagged(events), Tagged(commands)
 

@@ -51,7 +51,7 @@ class ResponseStatistics:
             self._fold()
 
     def add_slowed(self, responses: list[float], slowdowns: list[float]) -> None:
-        """Add answers like `add`, but with given slowdowns instead of slowdowns computed from an ideal time."""
+        """Add answers by their response times and their slowdowns, which the caller has computed."""
         self.add(responses, 0.0)
         self._slow_sum += sum(slowdowns)
         self._slow_sum_sq += sum([slowdown * slowdown for slowdown in slowdowns])
@@ -85,7 +85,7 @@ class ResponseStatistics:
     def add_array(self, responses: Array, ideal_s: float, apart_s: float = 0.0) -> None:
         """Add answers by an array of response times.
 
-        `apart_s` is a part of the ideal processing time that the given response times do not contain. It is added for slowdowns.
+        `apart_s` is a part of the ideal processing time that the response times do not contain. For slowdowns, it is added to them.
         """
         if apart_s and ideal_s > 0:
             self._fold_in(responses, NO_IDEALS)

@@ -56,7 +56,7 @@ class Shedder:
         self._keys = KeyCounts(KEYS_COUNTED) if self.victim == "fair" else None
 
     def admit(self, tuples: int, keys: Keys | None = None) -> Admission:
-        """Decide on a batch of arriving tuples; `fair` uses `keys`, a code or hash for each tuple."""
+        """Decide which tuples of an arriving batch to admit; `keys`, for the method `fair`, has the key of each tuple as a number."""
         chances: float | npt.NDArray[np.float64] = self.keep
         if self._keys is not None and keys is not None:
             places, earlier = self._keys.count(keys)
@@ -144,9 +144,9 @@ def ranks(places: Places) -> npt.NDArray[np.int64]:
 
 
 def fair_level(counts: npt.NDArray[np.int64], keep: float) -> float:
-    """Return the maximum number of tuples per key at which a fraction `keep` of all tuples is kept; infinite if all tuples fit.
+    """Return the number of tuples per key that may be kept so that a fraction `keep` of all tuples is kept; infinite if all tuples fit.
 
-    The result `level` solves Σ min(count, level) = keep·Σ count.
+    The result solves Σ min(count, result) = keep·Σ count, summed over the counts of all keys.
     """
     ordered = np.sort(counts)
     left = np.arange(len(ordered), 0, -1)

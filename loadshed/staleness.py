@@ -51,7 +51,7 @@ class OutputStaleness:
             self._border = ends.pop(0)
 
     def served_each(self, intervals: Iterable[tuple[float, float]]) -> None:
-        """Call `served` for each pair of arrival and departure; fast if the pairs are in order of departure."""
+        """Call `served` for each pair of arrival and departure. The method is fast if the pairs are in the order of departure."""
         starts, ends = self._starts, self._ends
         for start, end in intervals:
             if not starts or start < starts[-1] or end < ends[-1]:

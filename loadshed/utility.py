@@ -74,7 +74,7 @@ class UtilityStatistics:
 
     def _fold_in(self, responses: Array) -> None:
         self._count += len(responses)
-        # Outside the range of points, interp returns the value of the nearest point, as the graph does.
+        # For a response time before the first or after the last point, numpy's interp and the graph return the utility of that point.
         self._sum += float(np.interp(responses, self._latencies, self._utilities).sum())
         self._missed += int((responses > self._deadline_s).sum())
 

@@ -85,7 +85,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """State of a TuningCore: all that a decision depends on in addition to the comparison."""
+    """State of a TuningCore: everything on which a decision depends, except the comparison of policies."""
 
     policy: str
     streaks: Mapping[str, int] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class TuningCore:
     memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        # The pause is at least as long as a trial, so that no other switch is considered during a trial.
+        # The pause after a switch is at least as long as a trial, so that no other switch is considered during the trial.
         self.memory = Memory(self.first, pause=max(PAUSE, self.steady))
 
     @property
@@ -244,13 +244,12 @@ class TuningCore:
         return "switch", replace(switched(memory, better), trial=trial)
 
     def _is_worse(self, trial: Trial) -> bool:
-        """Return True if all measurements of the trial are worse than the expected measurements of the former policy."""
         if trial.ratio is None or len(trial.ratios) < self.steady:
             return False
         return min(trial.ratios[-self.steady :]) > (1 + self.gain) * trial.ratio
 
     def _gone_back(self, memory: Memory, before: str, why: tuple[str, ...]) -> Memory:
-        """Return the state after a switch back to `before`; for a while, the class cannot switch to the policies in `why`."""
+        """Return the state after a switch back to `before`. The policies `why` have disappointed, and are not candidates for a while."""
         times = max(memory.disappointed.get(choice, 0) for choice in why)
         bar = min(BARRED * 2**times, BARRED_MAX)
         return replace(
@@ -286,7 +285,7 @@ def switched(memory: Memory, policy: str) -> Memory:
 def best_of(forecasts: Mapping[str, float], policy: str) -> str:
     """Return the policy with the lowest forecast; empty without forecasts.
 
-    If several policies have this forecast, the current policy or else the first name wins.
+    If several policies have the lowest forecast, the current policy wins, or else the first name.
     """
     return min(forecasts, key=lambda one: (forecasts[one], one != policy, one), default="")
 
@@ -299,7 +298,7 @@ def gain_of(forecasts: Mapping[str, float], policy: str, other: str) -> float:
 
 
 def with_past(past: Mapping[str, float], event: Compared, policy: str) -> Mapping[str, float]:
-    """Return the decayed sums plus the new forecasts; a policy without a sum begins with the sum of the current policy."""
+    """Return the sum of each policy's forecasts, in which older forecasts count less. A new policy begins with the current policy's sum."""
     if policy not in event.forecasts:
         return past
     mean = past.get(policy, 0.0)

@@ -379,7 +379,7 @@ class _Arrived:
         return any(span.covers(at) for span in self._spans)
 
     def next_is(self, at: float, said: int) -> bool:
-        """Return True if the receiver got this message after the message found last; the next search begins after this message."""
+        """Return True if the receiver got this message after the message of the last successful call."""
         for place in range(self._place, min(self._place + LOOK_AHEAD, len(self._at))):
             if self._said[place] == said and at <= self._at[place] <= at + ON_ITS_WAY_S:
                 self._place = place + 1

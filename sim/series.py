@@ -34,7 +34,7 @@ class Series:
         self.shared_s = dict.fromkeys(self.classes, 0.0)
 
     def due(self) -> bool:
-        """Return True if a point must be recorded for this load cycle; the caller asks exactly once per cycle."""
+        """Return True if a point must be recorded for this load cycle. The method must be called once per load cycle."""
         self._cycle += 1
         return self._cycle % self.stride == 0
 

@@ -66,7 +66,7 @@ Happening = CallEnds | Arrival | CycleDue | FaultStrikes | HostReturns | Message
 
 
 class EventHeap:
-    """Queue of future events by time. Events of the same time leave it in the order in which they were pushed."""
+    """Queue of future events by time. Events with the same time leave the queue in the order in which they were pushed."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Happening]] = []

@@ -1,6 +1,6 @@
 """`python -m bench.papers`: repeat the experiments of the papers.
 
-The command lives in a module of its own, because a spawned worker process does not import a module named `__main__`.
+The command is in another module, because a spawned worker process does not import a module named `__main__`.
 """
 
 from bench.papers.command import app

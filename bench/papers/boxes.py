@@ -30,7 +30,7 @@ class BoxHost:
     call_s: float = 0.0
     decision_s: float = 0.0
     train_max: int = WHOLE_QUEUE
-    schedule: int = 1  # Number of boxes that are chosen together, before the first of them runs
+    schedule: int = 1  # Number of boxes that one decision chooses, before the first of these boxes runs
 
     now: float = field(init=False, default=0.0)
     calls: list[int] = field(init=False, default_factory=list)
@@ -46,7 +46,7 @@ class BoxHost:
         self._owed = [0.5] * len(self.queues)
         self.latencies = {root: [] for root in self.network.roots}
         self.queued = 0.0
-        self._known = 0  # Number of decisions of the scheduler for which time was already charged
+        self._known = 0  # Number of scheduling decisions for which time has been charged
 
     def enter(self, number: int, arrivals: Sequence[float]) -> None:
         if not arrivals:
@@ -71,7 +71,7 @@ class BoxHost:
             for number in chosen:
                 self._call(number)
                 while self.schedule > 1 and self.network.operators[number].downstream:
-                    # The output of each box of a schedule is processed down to the root before the next box of the schedule runs.
+                    # The output of each chosen box is processed down to the root before the next chosen box runs.
                     (number,) = self.network.operators[number].downstream
                     self._call(number)
 

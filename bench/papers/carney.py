@@ -359,9 +359,9 @@ def due(deadline_ms: float) -> UtilityGraph:
 # Table 4.2: 20 applications of 5 boxes of 0.1 ms; half have deadlines of 10 ms (tight), half of 2 s (loose).
 APPLICATIONS = forest(20, 5, 1, (due(10.0), due(2000.0)))
 CAPACITY = 2000.0
-# Seconds per call and per schedule, chosen so that slope-slack reaches the thesis's QoS of 0.81. The thesis does not give these times.
-# With the chosen times, calls take 20% of the time and schedules 9%. In Table 4.5 of the thesis, the overhead is 7.5% to 16%.
-# The loads in this experiment count only the cost of tuples, without calls and schedules, as in §3.4.1.
+# Seconds per call and per decision, chosen so that slope-slack reaches the thesis's QoS of 0.81. The thesis does not give these times.
+# With the chosen times, calls take 20% of the time and decisions 9%. In Table 4.5 of the thesis, the overhead is 7.5% to 16%.
+# The loads in this experiment count only the cost of tuples, without calls and decisions, as in §3.4.1.
 BOX_CALL_S, SCHEDULE_S = 5e-5, 5e-4
 COSTS_KNOWN = (
     "a call takes 50 µs and a schedule 0.5 ms, chosen so that slope-slack reaches 0.81. If both are free, slope-slack has 0.83 to 0.85 "
@@ -371,7 +371,7 @@ ALONE_KNOWN = "at the same costs. If calls and schedules are free, fixed priorit
 
 
 def fluctuating_arrivals(bursts: int, seed: int) -> list[tuple[float, int]]:
-    """Return random arrivals: `bursts` times 40,000 tuples at 60% of the capacity and 15,000 at 130%, and at the end 10,000 at 60%."""
+    """Return random arrivals: `bursts` times 40,000 tuples at 60% of the capacity and a burst of 15,000 at 130%, then 10,000 at 60%."""
     chance, now, came = random.Random(seed), 0.0, list[tuple[float, int]]()
     for tuples, load in [(40_000, 0.6), (15_000, 1.3)] * bursts + [(10_000, 0.6)]:
         for _ in range(tuples):
@@ -439,7 +439,7 @@ class CountedBuckets(BucketPolicy):
         super()._put(operator, now)
 
 
-# Table 4.4: applications are pushed through, so each is simulated as one box with the cost of all its boxes.
+# Table 4.4: all boxes of an application run after one decision. So an application is simulated as one box with the cost of all its boxes.
 LARGE = NetworkEstimates(
     Network(
         tuple(
@@ -518,7 +518,7 @@ def overhead(quick: bool) -> ExperimentOutcome:
     )
 
 
-# Length of schedules with which Aurora's prototype did best, and load of Table 4.5.
+# Number of boxes per decision (SCHEDULE) with which Aurora's prototype did best, and load of Table 4.5.
 # The load is 4,000 tuples per second; fixed priority sustains 3,500 tuples per second (§4.5.1).
 SCHEDULE, TABLE_LOAD = 300, 4000 / 3500
 # Load in the bursts of the thesis (LATE_LOAD), and number of tuples in the run (LATE_TUPLES).
@@ -529,7 +529,7 @@ LATE_LOAD, LATE_TUPLES = 1.3, 20_000
 def comparisons(tuples: int) -> float:
     """Return the number of comparisons per superbox that runs.
 
-    Before each schedule, all runnable superboxes are sorted by fixed priority.
+    Before each decision, all runnable superboxes are sorted by fixed priority.
     """
     came = list(islice(arrivals(range(1000), TABLE_LOAD / 5e-5, 1), tuples))
     queued, decisions, run = [0] * 1000, 0, 0
@@ -555,7 +555,7 @@ def comparisons(tuples: int) -> float:
 
 
 def large_run(policy: Policy, tuples: int, load: float = 0.95) -> LargeRun:
-    """Run the large network under a policy: one processor, and applications are pushed through as a whole."""
+    """Run the large network under a policy on one processor. Each application (tree of boxes) runs as a whole."""
     came = list(islice(arrivals(range(1000), load / 5e-5, 1), tuples))
     queues: list[list[float]] = [[] for _ in range(1000)]
     statistics = {outlook.graph: UtilityStatistics(outlook.graph) for outlook in outlooks(LARGE)}

@@ -1,4 +1,4 @@
-"""Experiments of all papers, in the order of the page, and functions that find them by name."""
+"""Experiments of all papers, in the order in which reports list them, and functions that find experiments by name."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
 
 
 def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:
-    """Return the experiments with the given names or of the given papers, in the order of the collection; without names,
-    all experiments."""
+    """Return experiments by their names or by the names of their papers, in the order of the collection; without names, all experiments."""
     experiments = {
         *(experiment.name for experiment in EXPERIMENTS),
         *(experiment.paper for experiment in EXPERIMENTS),

@@ -90,7 +90,7 @@ def unexplained(one: Finding) -> bool:
 
 
 def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
-    """Run the experiments in as many processes as there are processors; return the outcomes in the given order."""
+    """Run the experiments in as many processes as there are processors; return the outcomes in the order of `experiments`."""
     done: dict[str, ExperimentOutcome] = {}
     workers = min(len(experiments), cpu_count() or 1)
     with (

@@ -49,7 +49,7 @@ def exact(objects: Mirrored, bandwidth: float) -> Floats:
 
 
 def general(objects: Mirrored, bandwidth: float) -> Floats:
-    """Return the best frequencies if all objects were used equally: general freshening (GF)."""
+    """Return the frequencies that would be best if all objects were used equally: general freshening (GF)."""
     return refreshes(np.ones(len(objects)), objects.changes, bandwidth, objects.sizes).frequencies
 
 
@@ -226,7 +226,7 @@ def solved(count: int, spread: float, best: float) -> Finding:
 
 
 def kmeans(quick: bool) -> ExperimentOutcome:
-    """Measure how rounds of k-means improve PF partitions."""
+    """Measure how much rounds of k-means improve partitions by perceived freshness (PF)."""
     count = CLUSTERED_QUICK if quick else CLUSTERED
     objects, bandwidth = setup(count, 1.0, 2.0, "shuffled"), count / 2
     best = perceived(objects, exact(objects, bandwidth))

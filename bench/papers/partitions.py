@@ -60,7 +60,7 @@ def partitioned(objects: Mirrored, by: str, count: int) -> Labels:
 
 
 def clustered(objects: Mirrored, labels: Labels, rounds: int, by_size: bool = False) -> Labels:
-    """Return the partitions after some rounds of k-means, with columns scaled to a sum of 1 as in the thesis (2.3)."""
+    """Return the partitions after some rounds of k-means, with columns scaled to a sum of 1, as in equation 2.3 of the thesis."""
     columns = [objects.interests, objects.changes, *([objects.sizes] if by_size else [])]
     points = np.stack([column / column.sum() for column in columns])
     for _ in range(rounds):
@@ -77,7 +77,7 @@ def members_mean(columns: Floats, labels: Labels) -> Floats:
 
 
 def nearest(points: Floats, means: Floats) -> Labels:
-    """Return for each point x the index of the nearest mean m, which has the smallest |m|² − 2·m·x."""
+    """Return for each point x the index of the nearest mean m. The nearest mean has the smallest |m|² − 2·m·x."""
     nearest, norms = np.empty(points.shape[1], np.int64), np.sum(means * means, axis=0)
     for start in range(0, len(nearest), CHUNK):
         some = points[:, start : start + CHUNK]
@@ -102,13 +102,13 @@ def frequencies_by_partition(
 def marginals(
     interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike, sizes: npt.ArrayLike = 1.0
 ) -> Floats:
-    """Return the marginal value of bandwidth for each object, p/(s·λ)·g(λ/f); 0 for an object that never changes."""
+    """Return the marginal value of bandwidth for each object (see `scheduler.mirrors.freshening`); 0 for an object that never changes."""
     p, rate, f, size = (
         np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, frequencies, sizes)
     )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         x = rate / f
-        # For small x a series is used, because 1 − e^(−x)·(1 + x) would lose all digits.
+        # For small x, a series is used, because the formula 1 − e^(−x)·(1 + x) would lose all digits.
         gained = np.where(x < 1e-3, x * x * (0.5 - x * (1 / 3 - x / 8)), -np.expm1(np.log1p(x) - x))
         gained = np.where(np.isinf(x), 1.0, gained)
         return np.where((rate > 0) & (p > 0), p / (size * rate) * gained, 0.0)

@@ -366,7 +366,7 @@ def slowdown_norm(testbed: Testbed, policy: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterNorms:
-    """ℓ2 norms of slowdowns under each variant of BSD."""
+    """ℓ2 norms of slowdowns under each variant of the policy BSD."""
 
     ideal: float
     """ℓ2 norm of slowdowns under `bsd` if decisions cost nothing."""
@@ -379,7 +379,10 @@ class ClusterNorms:
 
 
 def clusters(quick: bool) -> ExperimentOutcome:
-    """Compare BSD with and without clusters; each computed priority costs as much as the cheapest operator, as in the thesis."""
+    """Compare the policy BSD with and without clusters (groups of operators with similar priorities).
+
+    As in the thesis, computing a priority costs as much as the cheapest operator.
+    """
     free, dear = cluster_testbeds(quick)
     ideal, hnr = slowdown_norm(free, "bsd"), slowdown_norm(free, "hnr")
     grouped = slowdown_norm(free, "bsd:clusters=12")

@@ -1,4 +1,4 @@
-"""Generator of the table of policies in docs/scenarios.md, which is made from the policies' models.
+"""Generator of the table of policies in docs/scenarios.md, which is made from the settings models of the policies.
 
 python -m configs.classes      writes the table (`make policies`)
 """
@@ -25,13 +25,13 @@ def policy_table() -> str:
 
 
 def settings_of(model: type[Settings]) -> str:
-    """Return the names of the model's settings, with their defaults."""
+    """Return the names of a policy's settings, with their defaults."""
     fields = {name: field.default for name, field in model.model_fields.items() if name != "kind"}
     return ", ".join(f"`{name}` ({str(default).lower()})" for name, default in fields.items())
 
 
 def line_of(model: type[Settings]) -> str:
-    """Return the first paragraph of the model's docstring as one line, without its first words, which most policies have in common."""
+    """Return one line that describes a policy: the first paragraph of its docstring, without words that most policies have in common."""
     assert model.__doc__, model
     line = (
         " ".join(model.__doc__.partition("\n\n")[0].split())
@@ -42,7 +42,7 @@ def line_of(model: type[Settings]) -> str:
 
 
 def written(page: str) -> str:
-    """Return the page docs/scenarios.md with its table of policies replaced by a table made from the models."""
+    """Return the page docs/scenarios.md with a new table of policies."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + policy_table() + END + rest.partition(END)[2]
 

@@ -26,8 +26,8 @@ Objective = Literal[
     "tardiness",
 ]
 OBJECTIVE_NAMES: tuple[Objective, ...] = get_args(Objective)
-# Number of clusters of operators, from the thesis (Sharaf §3.8.3).
-# With 12 clusters, results are within 5% of results without clusters, and a decision takes equally long for any number of operators.
+# Number of clusters (groups of operators with similar priorities), from Sharaf's thesis (§3.8.3).
+# With 12 clusters of operators, results are within 5% of results without clusters, and more operators do not make a decision slower.
 CLUSTERS = 12
 
 
@@ -65,8 +65,8 @@ def policy_for(objective: Objective) -> PolicySettings:
 def candidates(objective: Objective) -> list[PolicySettings]:
     """Return all policies that a class may choose when it tunes itself, beginning with its objective's own policy.
 
-    Policies that compare every ready operator are returned only in the variant with clusters, because the simulator does not count
-    the time of decisions.
+    Some policies can compare either all ready operators, or one operator of each cluster (group of operators with similar priorities).
+    Such policies are returned only with clusters, because the simulator does not count the time of decisions.
     """
     own = policy_for(objective)
     policies = [policy_of(kind, CLUSTERS if kind in CLUSTERED_KINDS else 0) for kind in POLICY_KINDS]

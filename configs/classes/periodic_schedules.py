@@ -86,7 +86,7 @@ SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
 
 
 # Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`, and Golab's schedules.
-# The paper calls Golab's schedules No-S, AS, CS, C-LP, HS, H-LS and H-LP.
+# In Golab's paper, the schedules have the names No-S, AS, CS, C-LP, HS, H-LS and H-LP.
 SHARING = (
     "none:tasks=query",
     "none",
@@ -120,9 +120,9 @@ def schedule_text(settings: PeriodicSettings, defaults: PeriodicSchedule = USUAL
 def compared_schedules(
     own: PeriodicSettings, named: Iterable[str] = (), sharing: Iterable[str] = SHARING
 ) -> dict[str, PeriodicSettings]:
-    """Return the schedules to compare, by their texts: all of `sharing`, `own` in every order, and the named schedules.
+    """Return the schedules to compare, by their texts: the schedules `sharing` and `named`, and the schedule `own` in every order.
 
-    A schedule that does not state `order` or `eager` has the value of `own`.
+    If a schedule does not state `order` or `eager`, the value of `own` applies.
     """
     orders = [own.model_copy(update={"order": order}) for order in (own.order, *ORDERS)]
     schedules = [

@@ -18,7 +18,7 @@ from configs.classes.policies import PolicySettings, policy_of, policy_text
 from configs.errors import InvalidInput, UnknownName, nearest
 
 USUAL = PlanSettings()
-# Text between the policy and the words for the plan; this text does not occur in the text of any policy.
+# Text between the policy and the plan in the text of a choice. No text of a policy contains it.
 SEPARATOR = ", "
 JOINS_FIRST, UNSHARED = "joins first", "unshared"
 # All equivalent plans, beginning with the default plan.
@@ -37,7 +37,7 @@ class Choice:
 
 
 def plan_words(plan: PlanSettings) -> list[str]:
-    """Return the words for the plan's differences from the default plan."""
+    """Return a text that names the differences between a plan and the default plan."""
     differs = {JOINS_FIRST: not plan.select_first, UNSHARED: not plan.shared}
     return [word for word, said in differs.items() if said]
 

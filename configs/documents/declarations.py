@@ -42,8 +42,8 @@ from configs.errors import Contradiction, InvalidInput, Several, UnknownName, ne
 from configs.yaml_loading import A_NAME, line_of, parse_documents, parse_model
 
 DOCUMENTS_MAX = 20_000
-# A tenant may only raise the fields in AT_LEAST of its priority class. It may set the fields in AS_IT_LIKES to any value.
-# All other fields may only be lowered.
+# A tenant may only raise the fields AT_LEAST above the values of its priority class. It may set the fields AS_IT_LIKES to any value.
+# A tenant may only lower the fields of its priority class that are neither in AT_LEAST nor in AS_IT_LIKES.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
 AS_IT_LIKES = ("max_age_ms", "victim", "objective", "policy", "train_max", "utility", "windows", "plan")
 MIRROR_OPTIONS = ("password",)
@@ -159,7 +159,7 @@ class MirrorDeclaration(Settings):
     def options_are_known(self) -> Self:
         for name in self.options:
             if name not in MIRROR_OPTIONS:
-                # The error has the option's name but not its value, which may be a secret.
+                # The error shows the name of the option but not the value, which may be a secret.
                 raise Contradiction(
                     "a mirror has no option of this name", "options", name, nearest(name, MIRROR_OPTIONS)
                 )
@@ -271,7 +271,7 @@ def kind_named(kind: str) -> str:
 
 
 def as_document(one: Declaration) -> dict[str, Any]:
-    """Return the declaration as a document, with only the fields that were given."""
+    """Return the declaration as a document, with only the fields that the user has set."""
     fields = one.model_dump(mode="json", by_alias=True, exclude_unset=True)
     head = {"kind": one.kind, **({"tenant": one.tenant} if isinstance(one, QueryDeclaration) else {})}
     return {**head, "name": one.name, **fields}
@@ -279,7 +279,7 @@ def as_document(one: Declaration) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Declaration that was read from a file, with the name of the file and the position in it."""
+    """Declaration that was read from a file, with the name of the file and the declaration's position in the file."""
 
     declaration: Declaration
     place: str = ""

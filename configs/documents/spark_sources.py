@@ -16,7 +16,7 @@ from configs.errors import Contradiction, nearest
 
 KAFKA = "kafka"
 KAFKA_ARTIFACT = "spark-sql-kafka-0-10_2.13"
-# Connector that Spark fetches where the jars of an image (helm/spark-jars) are missing.
+# Kafka connector that Spark downloads, unless the image already contains the connector (helm/spark-jars).
 KAFKA_CONNECTOR = f"org.apache.spark:{KAFKA_ARTIFACT}:4.3.0"
 # Prefix of options that Spark passes to Kafka's own client.
 KAFKA_PREFIX = "kafka."
@@ -38,7 +38,7 @@ KAFKA_SQL = (
 
 @cache
 def has_kafka_jar() -> bool:
-    """Return True if Spark's own folder of jars has Kafka's connector, as in the ingest image."""
+    """Return True if Spark's own folder of jars has the Kafka connector. The ingest image has such a folder."""
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
         return False

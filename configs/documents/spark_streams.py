@@ -34,7 +34,7 @@ from configs.yaml_loading import read_model
 SECRET = re.compile(
     r"secret|password|passphrase|token|access[.]?key|api[.]?key|credential|jaas|keystore[.]key", re.IGNORECASE
 )
-# Spark settings that have a key of their own in the file of streams, because Weir sets them.
+# Spark settings that Weir sets itself, by the key in the file of streams from which Weir takes the value.
 OWN_KEYS: Mapping[str, str] = {
     "spark.master": "session.master",
     "spark.jars.packages": "session.packages",
@@ -212,7 +212,7 @@ class SessionSettings(Settings):
 
     @model_validator(mode="after")
     def is_for_spark(self) -> Self:
-        # Errors have the key but not the value, which may be a secret.
+        # Errors show the key of a setting but not the value, which may be a secret.
         for key, value in self.conf.items():
             if key in OWN_KEYS:
                 raise Contradiction(
@@ -310,7 +310,7 @@ class StreamsFile(Settings):
         return own | dict(self.feeds)
 
     def part(self, feeds: Collection[str]) -> StreamsFile:
-        """Return a copy of the file with the same session, but only these feeds and their streams. At least one feed must be given."""
+        """Return a copy of the file with the same session, but only with `feeds` (at least one) and their streams."""
         fed = {name for feed in feeds for name in self.all_feeds()[feed].streams}
         return self.model_copy(
             update={

@@ -21,7 +21,7 @@ from configs.scenario.scenario_files import ScenarioData, checked
 
 # Shortest permitted time between two events of a kind, in seconds. Simulating a second with 1,000 events takes about 10 ms.
 Every = Annotated[float, Field(ge=0.001, le=86_400)]
-# Maximum number of queries of all groups together; a run with that many takes minutes.
+# Maximum number of queries of all groups together. A run with the maximum takes minutes.
 QUERIES_MAX = 100_000
 # Maximum rounding error of a multiple of an interval: 0.3 counts as a multiple of 0.1.
 ROUNDING = 1e-9
@@ -131,8 +131,8 @@ class Drawn(Settings):
 class Aggregates(Settings):
     """Random queries, each over a synopsis of its own with the query's slide as its interval (Sharaf §3.8.1.13).
 
-    Slides are uniform between `slide_min_s` and `slide_max_s`. Costs are K·2^i with i uniform among `cost_classes` values; K
-    follows from `utilisation`.
+    Slides are uniform between `slide_min_s` and `slide_max_s`. A cost is a factor K times 2^i, where i is a
+    random number below `cost_classes`. K follows from `utilisation`.
     """
 
     queries: Annotated[int, Field(ge=1, le=10_000)] = 20
@@ -206,7 +206,7 @@ def intervals(seconds: float, interval_s: float) -> int:
 
 
 def checked_periodic(found: ScenarioData) -> PeriodicScenario:
-    """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
+    """Return the scenario that a file contains; raise InvalidInput if a setting is invalid."""
     return checked(PeriodicScenario, contradictions, found)
 
 

@@ -154,7 +154,7 @@ class QueryNetwork(Settings):
 class SharafNetwork(Settings):
     """Network of Sharaf's testbed (§3.7): each query is a select, a lookup and a project with equal selectivity and cost.
 
-    The cost of an operator is K·2^i with i drawn uniformly from `cost_classes` values; K follows from the class's
+    The cost of an operator is a factor K times 2^i, where i is a random number below `cost_classes`. K follows from the class's
     `offered_load`. Selectivities are drawn uniformly from [selectivity_min, selectivity_max].
     """
 
@@ -437,7 +437,7 @@ def load_scenario(source: str) -> Scenario:
 
 
 def checked_scenario(found: ScenarioData) -> Scenario:
-    """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
+    """Return the scenario that a file contains; raise InvalidInput if a setting is invalid."""
     return checked(Scenario, contradictions, found)
 
 

@@ -48,7 +48,7 @@ def scenario_data(source: str) -> ScenarioData:
 def checked(
     model: type[Model], contradictions: Callable[[Model], Iterator[InvalidInput]], found: ScenarioData
 ) -> Model:
-    """Return the model of a file's data; raise InvalidInput if a setting is invalid or contradicts another setting."""
+    """Return the scenario that a file contains; raise InvalidInput if a setting is invalid or contradicts another setting."""
     scenario = parse_model(model, found.data, found.file)
     for problem in contradictions(scenario):
         problem.file = found.file
@@ -79,7 +79,7 @@ def kind_of(data: object, file: str) -> ScenarioKind:
 
 
 def scenario_path(source: str, field: str, folder: Path) -> Path:
-    """Return the path of a scenario: of the preset with this name, or else the given path, relative to `folder`."""
+    """Return the path of the scenario `source`: the name of a preset, or else a path relative to `folder`."""
     presets = preset_names()
     if source in presets:
         return PRESETS / f"{source}.yaml"

@@ -96,7 +96,7 @@ class SharesChanged:
 
 @dataclass(frozen=True, slots=True)
 class HeadroomScaled:
-    """Command to a class's load manager to multiply its headroom by `factor`, with the new share and original share."""
+    """Command to a load manager to multiply the headroom of its class by `factor`; contains the new share and the original share."""
 
     name: str
     factor: float
@@ -152,7 +152,7 @@ class ShareMove:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Kept share of an owner: share that the owner does not lend, because the owner had to reclaim its capacity before."""
+    """Kept share of an owner: the part of its share that an owner does not lend, because it had to reclaim capacity before."""
 
     share: float
     proved: float  # Value of `share` at the time of the reclaim, before any decay
@@ -167,7 +167,7 @@ CapacityCommand = SharesChanged | HeadroomScaled
 class CapacityCore:
     """Shares of all classes of a node. `handle(event, now)` returns commands to lanes and load managers."""
 
-    accounts: Sequence[ClassAccount]  # Accounts of all classes, highest priority first
+    accounts: Sequence[ClassAccount]  # Entitlement and need of each class, highest priority first
     lanes: int = 1
     scale_headroom: bool = True
     redistribution_s: float = 1.5
@@ -257,9 +257,9 @@ class CapacityCore:
         return table
 
     def _measured(self, account: ClassAccount) -> ClassAccount:
-        """Return the account of a class with its mean usage and load since the last change of shares.
+        """Return the figures of a class for a redistribution, with its mean usage and load since the last change of shares.
 
-        After a reclaim, the minimum share in the account is the class's kept share.
+        After a reclaim, the minimum share in these figures is the class's kept share.
         """
         need = self._needs.get(account.name)
         if need is not None and need.share > account.min_share:

@@ -102,7 +102,7 @@ def place(nodes: Sequence[Node], shards: Sequence[Shard], classes_per_host: int 
 
 
 def seats(node: Node, shards: Sequence[Shard], classes_per_host: int) -> dict[ShardName, Seat]:
-    """Return the seats on a node. Shards without a seat get seats in hosts with room or in new hosts; light shards are first."""
+    """Return the seats on a node. Shards without a seat get seats in hosts with room or in new hosts, lightest first."""
     total = sum(shard.weight for shard in shards)
     hosts: dict[str, list[Shard]] = {}
     for shard in shards:

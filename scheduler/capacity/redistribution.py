@@ -1,7 +1,7 @@
 """Redistribution of capacity between classes by need (DILoS §IV-C).
 
-A class that needs more than its share demands share, and a class that needs less supplies share. In the formulas, u is the usage of
-a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:
+A class that needs more than its share demands capacity, and a class that needs less supplies capacity. In the formulas, u is the
+usage of a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:
 
     demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
     supply = (1 − u)·p − 0.05·p0       if that is > 0
@@ -72,7 +72,7 @@ class ClassAccount:
         if self.usage is None:
             return 0.0
         # A class with a load above its share runs on capacity that other classes do not use. Its headroom includes this capacity.
-        # A class with a load above its share has nothing to lend: without this check, it would lend, starve, reclaim, and lend again.
+        # A class with a load above its share has nothing to lend. If it lent anyway, it would starve, reclaim, and lend again.
         busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
         spare = (1 - busy) * self.share - RESERVE * self.original
         return max(0.0, min(spare, self.share - self.floor))
@@ -113,7 +113,7 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
             returned = min(pool, account.original - share[account.name])
             pool -= returned
             share[account.name] += returned
-    # After this loop only a rounding error remains in the pool; the class with the highest priority gets it.
+    # After this loop, the remainder of the supplies is only a rounding error. The class with the highest priority gets it.
     share[ranked[0].name] += pool
     return {account.name: share[account.name] for account in accounts}
 
@@ -130,7 +130,7 @@ def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
 
 
 def entitled(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
-    """Return the accounts by priority, with shares and original shares set from their weights, and without usage."""
+    """Return the accounts of classes by priority, with shares and original shares that follow from their weights, and without usage."""
     total = sum(account.weight for account in accounts)
     return [
         replace(account, original=account.weight / total, share=account.weight / total, usage=None, load=None)
@@ -165,7 +165,7 @@ def by_priority(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
 
 
 class Borrowed:
-    """Shares that classes hold above their original shares, which are taken from the lowest priority upwards."""
+    """Shares that classes have borrowed. Borrowed shares are taken back from the class with the lowest priority first."""
 
     def __init__(self, ranked: Sequence[ClassAccount], share: dict[str, float]) -> None:
         self._share = share
@@ -196,7 +196,7 @@ def loans_of(ranked: Sequence[ClassAccount]) -> list[tuple[str, str, float]]:
 def lent_shares(
     ranked_originals: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[tuple[str, str, float]]:
-    """Return the loans as (lender, borrower, share), by matching lenders and borrowers in the given order."""
+    """Return the loans as (lender, borrower, share), by matching lenders and borrowers in the order of priority."""
     lenders = [
         (name, p0 - shares[name]) for name, p0 in ranked_originals.items() if p0 - shares[name] > LEAST_MOVE
     ]

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from scheduler.mirrors.freshening import Floats
 
-REMEMBERED = 32  # Number of changes stored per object; with 32, the standard error of a rate is 18%
+REMEMBERED = 32  # Number of changes stored per object; the standard error of a change rate is then 18%
 NEWTON_STEPS = 12
 CONVERGED = 1e-6  # Relative correction at which Newton's method stops; the remaining error is about the square of this number
 FIRST_RATE = 1 / 60  # Assumed changes per second while no object has been polled twice
@@ -88,17 +88,17 @@ class ChangeRates:
 
 
 def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> Floats:
-    """Return the most likely change rate λ of each object; the arrays have one row per object.
+    """Return the most likely change rate of each object. Each row of `changed` has one object's intervals between two polls with a change.
 
-    λ solves Σ τ/(e^(λτ) − 1) = `quiet`, summed over the first `known` intervals τ of the row.
+    The change rate λ solves Σ τ/(e^(λτ) − 1) = `quiet`, summed over the first `known` intervals τ of the row.
     """
     counts = np.arange(changed.shape[1]) < known[:, None]
-    # The start value is below the root, because τ/(e^(λτ) − 1) > 1/λ − τ/2. The function is convex, so all further values stay below the root.
+    # Newton's method starts below the solution. The function is convex, so all further values also stay below the solution.
     rates: Floats = known / (quiet + 0.5 * np.sum(changed * counts, axis=1))
     for _ in range(NEWTON_STEPS):
         x = np.clip(rates[:, None] * changed, 1e-12, 500.0)
         grown = np.expm1(x)
-        # Each term τ/(e^(λτ) − 1) is computed as x/(e^x − 1) divided by λ, because x/(e^x − 1) stays finite for small x.
+        # Each term is computed as x/(e^x − 1), divided by the rate at the end, because the quotient stays finite for small x.
         excess = np.sum(counts * x / grown, axis=1) / rates - quiet
         slope = -np.sum(counts * (x / grown) ** 2 * (grown + 1), axis=1) / rates**2
         step = excess / slope
@@ -111,7 +111,7 @@ def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> F
 def fresh_part(x: float) -> float:
     """Return the expected part of an interval before the first change of an object, for an interval with a change.
 
-    x is the change rate λ multiplied by the length τ of the interval.
+    The argument x is the change rate multiplied by the length of the interval.
     """
     if x < 1e-3:
         return 0.5 - x / 12

@@ -10,7 +10,7 @@ At the optimum, the marginal value of bandwidth μ is equal for all refreshed ob
 g(x) = 1 − e^(−x)·(1 + x). An object with μ·s·λ/p ≥ 1 is not refreshed. The thesis uses a package for non-linear programs, which
 does not finish for hundreds of thousands of objects, and therefore partitions the objects (`bench.papers.partitions`). But
 with y = μ·s·λ/p the equation becomes x − ln(1 + x) = −ln(1 − y), which Newton's method solves for all objects at once. The used
-bandwidth falls as μ rises, so only one root in the variable μ has to be found.
+bandwidth falls as μ rises, so only one equation in the variable μ has to be solved.
 
 Properties (`tests/property/test_freshening.py`):
 1. The bandwidth is used up, unless no object both changes and is of interest; no frequency is negative.
@@ -34,11 +34,11 @@ Floats = npt.NDArray[np.float64]
 
 # Maximum relative error of μ, the marginal value of bandwidth. Change rates are never known this precisely.
 TOLERANCE = 1e-9
-# Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits for small x.
+# Value below which `odds` uses a series, because the difference x − ln(1 + x) loses digits for small x.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
-TINY = -80.0  # Value of ln y below which u = −ln(1 − y) equals y within rounding
-# Smallest and largest argument; arguments outside this range are set to its limits, so that no intermediate result overflows.
+TINY = -80.0  # Value of ln y below which −ln(1 − y) equals y within rounding
+# Limits to which interests, change rates, sizes and the bandwidth are set if they lie outside, so that no intermediate result overflows.
 LEAST, MOST = 1e-100, 1e100
 
 
@@ -69,21 +69,21 @@ def refreshes(
 
 
 def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
-    """Return the optimal frequencies and the marginal value, for objects that all have interest and changes."""
-    # `price` is ln(s·λ/p) for each object, computed as a sum of logarithms because the quotient may overflow.
+    """Return the optimal frequencies and the marginal value of bandwidth, for objects that all have interest and changes."""
+    # `price` is the logarithm of size · change rate / interest of each object. It is computed as a sum, because the quotient may overflow.
     price = np.log(size) + np.log(rate) - np.log(p)
     needs = size * rate
 
     def frequencies(log_worth: float) -> Floats:
-        """Return the optimal frequencies if bandwidth has the marginal value μ; the argument is ln μ."""
+        """Return the optimal frequencies if `log_worth` is the logarithm of the marginal value of bandwidth."""
         return rate / odds(price + log_worth)
 
     def excess(log_worth: float) -> float:
-        """Return ln(used bandwidth / available bandwidth) at the marginal value μ; the argument is ln μ."""
+        """Return the logarithm of used / available bandwidth if `log_worth` is the logarithm of the marginal value of bandwidth."""
         used = float(np.sum(needs[chosen] / odds(price[chosen] + log_worth)))
         return float(np.log(max(used, LEAST**3)) - np.log(bandwidth))
 
-    # Because 1/x ≤ 1/√(2y), the used bandwidth has an upper limit at each μ. So there is a largest μ at which all bandwidth can be used.
+    # `high` is the largest possible logarithm of the marginal value of bandwidth: at larger values, bandwidth would remain unused.
     roots = float(np.sum(np.exp(np.log(needs) - 0.5 * price)))
     chosen: npt.NDArray[np.int64] | slice = slice(None)
     high = min(2 * np.log(roots / bandwidth) - np.log(2.0), float(-price.min()))
@@ -91,11 +91,11 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
     while excess(low) < 0:
         high, step = low, 2 * step
         low -= step
-    # The search leaves out objects that are not refreshed at any μ in the interval.
+    # The search leaves out objects that are not refreshed at any marginal value between `low` and `high`.
     chosen = np.flatnonzero(price + low < 0)
     low, high = bracketed(excess, low, high, TOLERANCE / 2)
-    # Frequencies are interpolated between two close values of μ, so that exactly the available bandwidth is used.
-    # One value of μ is too coarse: the largest float at which an object is refreshed gives x ≈ 40, but x may have to be 10⁶.
+    # Frequencies are interpolated between two close marginal values of bandwidth, so that exactly the available bandwidth is used.
+    # Between a marginal value and the next float, the frequency of an object may jump from 0 to one refresh per 40 changes of the object.
     much, little = frequencies(low), frequencies(high)
     most, least = float(np.sum(size * much)), float(np.sum(size * little))
     part = (bandwidth - least) / (most - least) if most > least else 1.0
@@ -108,12 +108,12 @@ def odds(log_y: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         u = -np.log1p(-np.exp(np.minimum(log_y, 0.0)))
         z = np.sqrt(2 * u)
-        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # Start value, which is within 10% of the root
+        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # Start value, which is within 10% of the solution
         for _ in range(NEWTON_STEPS):
             x -= (x - np.log1p(x) - u) * (1 + x) / x
     x[log_y >= 0] = np.inf
     small = np.flatnonzero(z < SERIES_BELOW)
-    # y may underflow although its square root does not.
+    # The argument y of `odds` may underflow although its square root does not.
     z = np.where(log_y[small] > TINY, z[small], np.exp(0.5 * (np.log(2.0) + log_y[small])))
     x[small] = z * (1 + z * (1 / 3 + z * (1 / 36 - z * (1 / 270 - z / 4320))))
     result: Floats = x
@@ -123,7 +123,7 @@ def odds(log_y: Floats) -> Floats:
 def bracketed(
     falling: Callable[[float], float], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return an interval around the root of a falling function, at most `tolerance` wide or between neighbouring numbers.
+    """Return an interval around the zero of a falling function, at most `tolerance` wide or between neighbouring numbers.
 
     The method is ITP (Oliveira and Takahashi, 2020): regula falsi, kept so close to the middle that it needs at most one step
     more than bisection.

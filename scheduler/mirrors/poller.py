@@ -1,6 +1,6 @@
 """The core of a mirror's poller: chooses the remote object to poll next, from how often each object changes and is used.
 
-Each object i is polled at even intervals of 1/f_i, so that the perceived freshness of the mirror is as high as its bandwidth allows.
+Each object is polled at even intervals. The intervals of the objects make the perceived freshness as high as the bandwidth allows.
 
     decide  `due` returns an object while bandwidth is left
     observe `polled` reports the result of a poll, `used` reports uses of an object
@@ -212,7 +212,7 @@ class MirrorCore:
         return number
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until `due` may return an object."""
+        """Return the seconds until the next call of `due` may return an object."""
         self._bandwidth.refill(now)
         for_room, for_full = self._bandwidth.wait_s()
         due = float(self._due.min())
@@ -260,7 +260,7 @@ class MirrorCore:
             failing=int(self._failed.are_failing.sum()),
             spent=max(
                 0.0, self._bandwidth.spent
-            ),  # Rounding may make the corrected charge slightly negative.
+            ),  # The used bandwidth may be slightly negative because of rounding.
             solved=self.solved,
             uses=self.uses,
             perceived_expected=expected,

@@ -57,12 +57,12 @@ class PathSegment:
     selectivity: float  # S: answers per tuple that enters the segment
     cost_s: float  # C̄: expected processor time per tuple that enters the segment
     ideal_s: float  # T: ideal processor time of an answer, the smallest among all roots of the segment
-    answers_per_ideal: float  # Σ S/T over all roots of the segment
-    answers_per_ideal_sq: float  # Σ S/T² over all roots of the segment
+    answers_per_ideal: float  # Sum of (answers / ideal processor time of an answer) over all roots
+    answers_per_ideal_sq: float  # Sum of (answers / square of ideal processor time) over all roots
 
 
 Found = TypeVar("Found")
-# Name of the PathSegment field that is the numerator of a policy's priority: S, Σ S/T or Σ S/T².
+# Name of the PathSegment field that is the numerator of a policy's priority.
 Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
 
 NOTHING = PathSegment(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -152,7 +152,7 @@ class Network:
         return sum([estimates[number].cost_s for number in sorted(needed)])
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
-        """Return the given operators and all operators upstream of the given operators.
+        """Return the operators `numbers` and all operators upstream of these operators.
 
         With `with_partners`, both sides of a join and all operators upstream of either side are included.
         """
@@ -232,7 +232,7 @@ class NetworkEstimates:
         """Return the estimates of an extended network, and the operators with changed segments."""
         estimates = (*self.estimates, *more)
         changed = network.feeding(range(len(self.estimates), len(estimates)))
-        if "segments" not in vars(self):  # No segment has been computed yet that could be reused.
+        if "segments" not in vars(self):  # There are no computed segments that could be reused.
             return NetworkEstimates(network, estimates), changed
         segments = (*self.segments, *(NOTHING for _ in more))
         after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))

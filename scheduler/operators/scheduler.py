@@ -63,7 +63,6 @@ class OperatorScheduler:
         self._begin(settings)
 
     def _begin(self, settings: PolicySettings) -> None:
-        """Start a policy, which the caller then informs of the ready operators."""
         network, believed = self.network, self._believed
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(by_sums(settings), believed) if self._sources_last else self._inner
@@ -71,7 +70,7 @@ class OperatorScheduler:
         self._plans = build_plans(settings, believed, self._sources_last)
         self.decisions = 0  # Number of decisions; operators that run by a decision plan are not counted
         # In a decision plan, `_current` is the operator that runs until it has no input, and `_rest` has the operators after it.
-        # `_told` marks operators with input of which the policies have been informed.
+        # `_told` marks the ready operators (operators with input) that the policies know.
         # `_waiting` has operators that got input during the decision plan. The policies are informed of them at the end of the plan.
         self._is_planned = False  # True while a decision plan is in progress
         self._current = NONE

@@ -1,8 +1,8 @@
 """Priority-defining trees: the segments behind a shared operator that determine its priority (Sharaf §3.6).
 
-A tuple that operator x has processed enters several segments, and the cost c_x is spent once for all of them:
-SC̄_x = Σ C̄^i − (N−1)·c_x. Segments with little gain should not lower the priority of segments with much gain. So the priority of
-x is the priority of its priority-defining tree: the set of segments with the highest Σ gain / cost, counting c_x once. x runs
+A tuple that an operator x has processed enters N segments. The operator's cost c_x is spent only once for all segments, so they
+cost Σ C̄^i − (N−1)·c_x together. Segments with little gain should not lower the priority of segments with much gain. So the
+priority of x is the priority of its priority-defining tree: the set of segments with the highest Σ gain / cost, counting c_x once. x runs
 together with its tree; a segment outside the tree is scheduled separately, from the operator after x.
 
 The thesis adds segments in the order of their priority *including x* and stops at the first segment that does not raise the joint

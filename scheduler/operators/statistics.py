@@ -31,13 +31,13 @@ WINDOW_TUPLES = 100
 # Minimum number of expected outputs in a selectivity window. Windows are longer only for selectivities below 0.01.
 EXPECTED_LEAST = 1.0
 # A measured selectivity replaces the estimate if an operator emits although its estimate says that it almost never does.
-# This happens after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
-# With a correct estimate, this replacement happens by chance only about once in 200,000 cases.
+# The estimate is replaced after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
+# A correct estimate of the selectivity is replaced by chance only about once in 200,000 cases.
 SURPRISES, SURPRISED_BELOW = 3, 0.03
 OUTLIER_SIGMAS = 1.5
 OUTLIERS_BELIEVED_AFTER = 3
 # Relative deviation below which a sample is never an outlier.
-# Without this minimum, samples of an operator with a nearly constant cost would all count as outliers and be ignored for ever.
+# Without OUTLIER_MIN_SPREAD, all samples of an operator with a nearly constant cost would be ignored as outliers.
 OUTLIER_MIN_SPREAD = 0.1
 
 
@@ -67,7 +67,7 @@ class OperatorStatistics:
         self.extend(initial)
 
     def extend(self, initial: Sequence[Estimate]) -> None:
-        """Add operators with initial estimates of cost and selectivity; each gets the next operator number."""
+        """Add operators with initial estimates of cost and selectivity. Each operator gets the next free number."""
         self._observed += map(Observed, initial)
 
     @property

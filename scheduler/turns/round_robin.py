@@ -36,22 +36,22 @@ from heapq import heapify, heappop, heappush
 
 # Minimum share, so that a class with almost no share still gets turns.
 LEAST_SHARE = 1e-6
-# Maximum number of rounds for which a class is compensated if its host was busy.
-# Without compensation, classes that share a host would lose half of their turns.
-# Two rounds suffice unless the classes of one host are together entitled to more than one lane.
+# Maximum number of rounds for which a class gets its quota later, because its host was busy.
+# If quotas were lost while a host is busy, classes that share a host would lose half of their turns.
+# The value 2 suffices unless the classes of one host are together entitled to more than one lane.
 HELD_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ClassReady:
-    """Message that the class has input."""
+    """Message that a class has input."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEnded:
-    """Message that the class returns the lane after `used_s` seconds of processor time."""
+    """Message that a class returns its lane after `used_s` seconds of processor time."""
 
     name: str
     lane: int
@@ -75,14 +75,14 @@ class HostsSet:
 
 @dataclass(frozen=True, slots=True)
 class ClassLeft:
-    """Message that the class's host has ended: the class's slice or waiting ends, but the class keeps its share."""
+    """Message that the host of a class has ended. The class then neither runs nor waits for a turn, but keeps its share."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Permission for the class to run on the lane for `quota_s` of processor time."""
+    """Permission for a class to run on a lane for `quota_s` seconds of processor time."""
 
     name: str
     lane: int
@@ -91,7 +91,7 @@ class Grant:
 
 TurnEvent = ClassReady | SliceEnded | SharesSet | HostsSet | ClassLeft
 
-# Round in which a class's turn is due, and the class's position in the order of a round; turns are taken in this order.
+# Round in which a class's turn is due, and the class's position in the round. Turns are taken in the order of these pairs.
 _Due = tuple[int, int]
 
 
@@ -128,19 +128,19 @@ class _Turn:
 
 @dataclass
 class TurnRoundRobin:
-    """Turns of the lanes of one node. `handle(event, now)` returns the grants that follow."""
+    """Turns of the lanes of one node. `handle(event, now)` returns the turns that are now granted."""
 
     shares: Mapping[str, float]
     round_s: float
     lanes: int = 1
     _hosts: Mapping[str, str] = field(init=False, default_factory=dict)
     _turns: dict[str, _Turn] = field(init=False, default_factory=dict)
-    # Classes that left but still run on a lane.
+    # Classes that have left the round robin but still run on a lane.
     _left: dict[str, _Turn] = field(init=False, default_factory=dict)
     _names: list[str] = field(init=False, default_factory=list)
     _round: int = field(init=False, default=0)
     _place: int = field(init=False, default=-1)
-    # Heap of due turns. Each waiting class is either in `_queue` or in `_held`; if a host is free, its first class is in `_queue`.
+    # Heap of due turns. Each waiting class is either in `_queue` or in `_held`. The first waiting class of a free host is in `_queue`.
     _queue: list[_Due] = field(init=False, default_factory=list)
     # Due turns of classes with busy hosts, by host.
     _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)
@@ -174,7 +174,7 @@ class TurnRoundRobin:
     def _ready(self, name: str) -> None:
         turn = self._turns.get(name)
         if turn is not None and not turn.waiting and turn.lane is None:
-            # If classes after this class have already had their turns in this round, its turn comes in the next round.
+            # If later classes in the order have already had their turns in this round, this class has its turn in the next round.
             passed = turn.settled_round == self._round or turn.place <= self._place
             self._wait(turn, self._round + passed)
 
@@ -202,7 +202,6 @@ class TurnRoundRobin:
             self._wait_no_more(turn)
 
     def _give_back(self, turn: _Turn) -> None:
-        """Free the lane and host of the class."""
         assert turn.lane is not None
         heappush(self._free, turn.lane)
         turn.lane = None
@@ -223,7 +222,7 @@ class TurnRoundRobin:
             self._let_go(turn.host)
 
     def _let_go(self, host: str) -> None:
-        """Queue the first of the classes that wait for the host."""
+        """Queue the turn of the first class that waits for the host, because the host is free now."""
         if held := self._held.get(host):
             heappush(self._queue, heappop(held))
         if not held:
@@ -280,7 +279,7 @@ class TurnRoundRobin:
             if turn.waiting and turn.due[0] < self._round:
                 turn.due_round = turn.due[0]
                 turn.settle(turn.due_round)
-            # A running class gets its quotas when its slice ends, because only then the used time and so its debt are known.
+            # A running class gets its quotas when its slice ends, because only then the used time and the debt of the class are known.
             elif turn.lane is None:
                 turn.settle(self._round - 1)
             turn.place, turn.quota_s, turn.host = place, quota_s, host

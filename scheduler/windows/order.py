@@ -100,7 +100,7 @@ class DeadlineOrRateOrder(TaskOrder[AnyTask]):
         self._by_latest_start.push(latest_start(task), task)
 
     def head(self, now: float) -> AnyTask | None:
-        # `latest_start` is also the key of the heap. A differently rounded time could leave a late task among the tasks in time.
+        # The time is compared with `latest_start`, the key of the heap. With a differently rounded key, a late task might count as in time.
         while (task := self._by_latest_start.head()) is not None and now > latest_start(task):
             self._places += 1
             task.place = self._places

@@ -147,7 +147,7 @@ class Periodic:
 
 
 def share(terms: dict[int, int]) -> float:
-    """Return the number of runs (scans) per update of the synopsis, from the terms of the periods in use."""
+    """Return the number of scans per update of the synopsis: the sum of the terms, each a count divided by a number of updates."""
     return sum(count / multiple for multiple, count in terms.items())
 
 

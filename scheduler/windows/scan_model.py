@@ -1,7 +1,7 @@
 """Periodic queries over shared synopses, and the cost of running several of them together (Golab §2, §4.3).
 
-A *synopsis* consists of pre-aggregated intervals of s seconds and gets a new interval every s seconds. A query reads the `window` youngest
-intervals and must run after at most `slide` updates. Queries that can be answered by one scan form a *group*. Queries of a group
+A *synopsis* is a series of pre-aggregated intervals of equal length; an update adds the newest interval. A query reads the `window`
+youngest intervals and must run after at most `slide` updates. Queries that can be answered by one scan form a *group*. Queries of a group
 with the same slide, and the same permission to run early, form a *sub-group*.
 
 A scan starts at the youngest interval and answers every shorter window on its way, so a run of several queries costs

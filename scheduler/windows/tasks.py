@@ -1,6 +1,6 @@
 """Scheduler of periodic window results: decides which sub-groups are due, which run next, and which run together (Golab §4).
 
-Golab counts the time to the deadline, d, in updates of the synopsis: d is n after a run and falls by one with each update. A
+Golab counts the time d until a deadline in updates of the synopsis. After a run, d is the period n; each update reduces d by one. A
 sub-group is *due* at d = 0 and *late* below. This module stores the number of the update at which d reaches 0 instead, so that an
 update costs time only for sub-groups that become due. All queries are added before the first update. The simulator calls
 `updated` when a synopsis has a new interval, gets a task from `pick`, runs it and calls `done`.
@@ -270,7 +270,7 @@ class PeriodicScheduler:
         return batch
 
     def _along_with(self, batch: DueBatch) -> list[DueBatch]:
-        """Return the given batch of due sub-groups, and all other batches that run together with it."""
+        """Return a batch of due sub-groups, and all other batches that run together with this batch."""
         settings, group = self.settings, batch.group
         number = group.synopsis.number
         if settings.kind == "none" or settings.late == "off" or len(group.batches) == 1:

@@ -45,11 +45,11 @@ COSTS = Costs(turn_us=50.0, decision_us=1.0)
 # Maximum length of one simulated operator call in seconds. A live class runs many short calls, and slices end between calls.
 STEP_S, STEPS_MAX = 0.002, 6
 # Minimum number of simulated answers per tuple of a stream, relative to the class's stream with the most answers per tuple.
-# Without this minimum, a stream with rare answers might have no answer in the whole run.
+# With fewer simulated answers, a stream with rare answers might have no answer in the whole run.
 RAREST = 0.05
 # Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5
-# Capacity that every other class asks for in the worst case, as a multiple of the capacity that the class is entitled to.
+# In the worst case, every other class asks for this multiple of the capacity to which it is entitled.
 GREED = 2.0
 NEVER_S = 1e9
 # Load below which a class counts as having no input, in processors.
@@ -219,7 +219,7 @@ def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_m
 
 
 def load_of(one: ClassLoad) -> float:
-    """Return the approximate load of a class in processors, for one train per batch or 100 trains per second."""
+    """Return the approximate load of a class in processors, if each batch is one train, or if there are 100 trains per second."""
     return sum(
         load.rate * load.tuple_s + load.call_s * min(load.rate, trains_of(load)) for load in one.inputs
     )

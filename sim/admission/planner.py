@@ -24,7 +24,7 @@ from sim.simulation import Simulation
 
 # Tolerance for `max_drop`: shedding is random, so a class may lose slightly more than planned.
 DROP_TOLERANCE = 0.01
-# A queue keeps growing if it grew by more than this fraction of the input.
+# A queue counts as growing if it grew by more than this fraction of the input.
 GROWTH = 0.02
 # Warnings mention additional losses above LOSS_TOLD, as a fraction of the input.
 # Warnings mention a p95 that is above SLOWER_TOLD times its previous value and above NEAR_TOLD times the target.
@@ -196,7 +196,7 @@ class RunFigures:
 def run(
     situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[str] | None = None
 ) -> RunFigures:
-    """Simulate the classes. With `modest`, simulate the worst case: all classes except those in `modest` ask for more than their share."""
+    """Simulate the classes. With `modest`, simulate the worst case: each class that is not in `modest` asks for more than its share."""
     if not classes:
         return RunFigures({}, 0.0)
     simulated = Builder(situation, modest).built(classes)

@@ -192,7 +192,7 @@ class MeasuredOperators:
             return self._place.get(node.key)
         if node.name == "panes":
             # The key of a panes operator depends on all windows over the panes, and plans may differ in these windows.
-            # So the panes operator of the running plan is found through one of its windows.
+            # Because keys may differ between plans, the panes operator of the running plan is found through one of its windows.
             window = self.same(node.downstream[0], aligned)
             return None if window is None else self._above.get(window)
         plan = plan_of(node)

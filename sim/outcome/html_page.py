@@ -1,4 +1,4 @@
-"""Frame and tables of HTML reports. Each report is a single document that loads no other files."""
+"""Page layout and tables of HTML reports. Each report is a single document that loads no other files."""
 
 from __future__ import annotations
 

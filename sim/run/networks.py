@@ -154,7 +154,7 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
             per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
             return per_tuple, per_tuple * model.result_us * 1e-6
         case JoinBox():
-            per_tuple = model.selectivity * across * model.window_s  # s_J·(S_R·V/τ_R), as in Sharaf's thesis
+            per_tuple = model.selectivity * across * model.window_s  # Matches in the other input's window
             return per_tuple, per_tuple * model.match_us * 1e-6
 
 
@@ -246,7 +246,7 @@ def query_plan(model: QueryNetwork, costs: Costs) -> BoxPlan:
 
 
 def pane_s(window: AggregateBox) -> float:
-    """Return the length of the window's panes in seconds: the greatest common divisor of range and slide, as live."""
+    """Return the length of the window's panes in seconds: the greatest common divisor of range and slide, as in a running system."""
     return gcd(round(window.range_s * 1e6), round(window.slide_s * 1e6)) / 1e6 or window.slide_s
 
 

@@ -49,7 +49,7 @@ class OperatorQueues:
         return not any(map(self.pending, range(len(self._queues))))
 
     def has_inside(self, operators: Iterable[int] | None = None) -> bool:
-        """Return True if any of the given operators (default: all operators) has input; source operators do not count."""
+        """Return True if any of the operators (default: all operators) has input; source operators do not count."""
         numbers = range(len(self._queues)) if operators is None else operators
         return any(self.pending(number) for number in numbers if number not in self.sources)
 

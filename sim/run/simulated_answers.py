@@ -42,7 +42,7 @@ class AnswerTotals:
     """Sum of the seconds by which answers missed their deadlines."""
 
     def since(self, before: AnswerTotals) -> AnswerTotals:
-        """Return these totals minus earlier totals, which are the totals of the answers in between."""
+        """Return the totals of the answers that came after the totals `before` were computed."""
         return AnswerTotals(*map(sub, astuple(self), astuple(before)))
 
 

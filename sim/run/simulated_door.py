@@ -136,7 +136,7 @@ class SimulatedDoor:
                 ledger.shed += len(batch) - len(admission.kept)
                 batch = [batch[place] for place in admission.kept.tolist()]
             evict = admission.evict_oldest
-        # A tuple enters all queues of the stream or none, so the longest queue decides how many have room.
+        # A tuple enters all queues of the stream or none, so the longest queue decides how many tuples have room.
         room = self._queue_max - max(map(self._queues.pending, entry.operators))
         if len(batch) > room:
             ledger.rejected += len(batch) - room
@@ -145,7 +145,6 @@ class SimulatedDoor:
         self._evict(entry, evict)
 
     def _evict(self, entry: StreamEntry, tuples: int) -> None:
-        """Shed the oldest queued tuples of a stream."""
         if tuples:
             entry.ledger.shed += self._queues.evict(entry.operators, tuples)
         for number in entry.operators:

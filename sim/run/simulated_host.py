@@ -86,7 +86,7 @@ class SimulatedHost:
         return self.calls.cost_s(call)
 
     def finish(self, now: float) -> None:
-        """End the call in progress: deliver its results, notify the scheduler, and measure."""
+        """End the call in progress: deliver its results, notify the scheduler, and record the cost of the call."""
         call = self.calls.end()
         if call is None:  # The host died during the call, so the call has no results now.
             return

@@ -130,7 +130,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds: float) -> PeriodicOutcome:
-    """Run the workload under a schedule. A run that is due when the simulation ends counts as ended at that moment."""
+    """Run the workload under a schedule. Runs that are still due at the end count with their lateness at that moment."""
     scheduler = PeriodicScheduler(settings)
     for name, load in workload.synopses.items():
         scheduler.open(name, load.interval_s)

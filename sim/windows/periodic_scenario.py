@@ -59,7 +59,7 @@ def aggregates_of(aggregates: Aggregates | None, seed: int) -> dict[str, tuple[f
         for _ in range(aggregates.queries)
     ]
     scale = aggregates.utilisation / sum(cost / slide for slide, cost in drawn)
-    # The slash makes the name unique, because names of groups in scenario files have no slash.
+    # A name with a slash is unique, because names of groups in scenario files have no slash.
     return {f"aggregate/{place}": (slide, cost * scale) for place, (slide, cost) in enumerate(drawn, start=1)}
 
 

@@ -12,5 +12,5 @@ run). Each experiment has its own module.
 
 from bench.papers.dilos import constant, headroom, redistribution, steps, trains
 
-# Experiments in the order of the page.
+# Experiments of the DILoS paper, in the order in which reports list them.
 EXPERIMENTS = tuple(module.EXPERIMENT for module in (constant, trains, steps, redistribution, headroom))

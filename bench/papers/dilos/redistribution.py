@@ -106,7 +106,7 @@ def criteria_broken(drawn: int) -> dict[int, int]:
 
 
 def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> list[int]:
-    """Return the numbers of the paper's criteria that the shares after a redistribution break."""
+    """Return, by number, the paper's criteria that the shares after a redistribution violate."""
     least = 1e-9
     unmet = {
         class_.name: class_.share + class_.demand - after[class_.name]
@@ -120,7 +120,7 @@ def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> l
         for class_ in before
     ):
         broken.append(1)
-    # A class that has more than its original share was served too early if a class of higher priority has unmet demand.
+    # No class with demand may gain share above its original share while a class of higher priority has unmet demand.
     if any(
         unmet.get(higher.name, 0) > least and lower.demand > 0 and gains[lower.name] > least
         for place, higher in enumerate(before)

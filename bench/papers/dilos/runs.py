@@ -71,7 +71,7 @@ class ManagerRuns:
         return self.first.series.classes
 
     def over(self, name: str, column: str, begin_s: float, end_s: float) -> float:
-        """Return the mean of a column of the first run between two times."""
+        """Return the mean of a figure of the first run between two times."""
         series = self.series[name]
         inside: list[float] = [
             value

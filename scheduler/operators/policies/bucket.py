@@ -28,8 +28,8 @@ from scheduler.operators.policies.calendar import Calendar
 from scheduler.operators.policies.outlook import outlooks
 from scheduler.operators.policies.protocol import NONE
 
-# Settings of the calendar queue: an operator's slack needs DAYS_A_PART days to pass through one part of the range of slacks.
-# An operator changes its bucket again in less than DAYS_A_YEAR days, so no page of the calendar has entries of two years.
+# Days of the calendar queue: the slack of an operator passes through one part of the range of slacks in DAYS_A_PART days.
+# Each operator moves to another bucket in less than DAYS_A_YEAR days, so a page of the calendar never has entries of two years.
 DAYS_A_PART, DAYS_A_YEAR = 32, 64
 NEVER = math.inf
 # A bucket's heap is rebuilt when it has at least this many invalid entries, and more invalid than valid entries.
@@ -180,7 +180,6 @@ class BucketPolicy:
             heappop(heap)
 
     def _put(self, operator: int, now: float) -> None:
-        """Put an operator into its current bucket, and the time of its next move into the calendar."""
         head = self._head[operator]
         # Time at which the operator's expected output latency (eol) was 0.
         born = head - self._train[operator] * self._output_cost[operator]

@@ -59,9 +59,9 @@ def static(priorities: Priorities) -> Build:
 
 
 def by_gain(gain: Gain) -> PolicyRow:
-    """Return the table row of a policy with the priority gain / cost.
+    """Return the table row of a policy that ranks operators by gain / cost.
 
-    If the settings of the policy are a PrioritySearch, the priority is multiplied by the waiting time.
+    If the policy has settings of the class PrioritySearch, it multiplies this ratio by the waiting time.
     """
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:

@@ -13,7 +13,7 @@ from scheduler.operators.network import Estimate, Network, NetworkEstimates
 
 
 def chain_slopes(believed: NetworkEstimates) -> list[float]:
-    """Return the slope (size released per second of processor time) of each operator's envelope segment."""
+    """Return the priority of each operator: the slope (size released per second of processor time) of its stretch of the envelope."""
     network, estimates = believed.network, believed.estimates
     best = [float("-inf")] * len(network.operators)
     for path in network.depth_first_paths():

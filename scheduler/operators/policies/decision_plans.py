@@ -57,7 +57,7 @@ class Plans(ABC):
 
 class PushThroughPlans(Plans):
     def rank(self, believed: NetworkEstimates) -> None:
-        self._believed = believed  # Plans depend only on the network, so all plans stay valid.
+        self._believed = believed  # Push-through plans do not depend on estimates, so all plans stay valid.
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._believed = believed
@@ -105,7 +105,7 @@ class SuperboxPlans(Plans):
 
     def rank(self, believed: NetworkEstimates) -> None:
         if self._traversal == "min-cost":
-            self._believed = believed  # Plans depend only on the network, so all plans stay valid.
+            self._believed = believed  # Plans for min-cost do not depend on estimates.
         else:
             super().rank(believed)
 
@@ -155,7 +155,7 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
 
 
 def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
-    """Yield the operators `boxes` so that each operator comes after its feeders. A tree is traversed subtree by subtree."""
+    """Yield the operators `boxes`, each after all operators that feed it. A tree is traversed subtree by subtree."""
     inside, done = set(boxes), set[int]()
     # The traversal starts from operators that feed no other operator of `boxes`, such as the root. The root is yielded last.
     stack = [(box, False) for box in reversed(boxes) if not inside & set(below(believed, box))]

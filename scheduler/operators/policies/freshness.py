@@ -25,12 +25,12 @@ from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import ratio
 
-# Probability that a tuple which enters an operator leads to an answer, by output.
+# Probability that a tuple which enters an operator leads to an answer of an output, by number of the output's operator.
 Chances = Mapping[int, float]
 
 
 class FreshnessPolicy:
-    """Policy that runs the operator with the highest priority by FAS(β)."""
+    """Policy FAS: runs the operator that makes outputs fresh at the least cost, as the formula of this module defines."""
 
     def __init__(self, beta: float, believed: NetworkEstimates) -> None:
         self._beta = beta
@@ -42,7 +42,7 @@ class FreshnessPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         size = len(believed.estimates)
         self._chances: list[Chances] = [{}] * size
-        # Pairs (weight, chance) of the outputs to which each operator contributes.
+        # For each operator: pairs (weight of an output, probability of an answer) of the outputs to which the operator contributes.
         self._outputs: list[list[tuple[float, float]]] = [[]] * size
         self._cost_s = [0.0] * size
         # `_place` has the valid heap entry of each operator; all other entries are invalid.
@@ -64,7 +64,6 @@ class FreshnessPolicy:
         self._believe(believed, changed)
 
     def _believe(self, believed: NetworkEstimates, operators: Collection[int]) -> None:
-        """Update the priorities of these operators; the estimates of all other operators are unchanged."""
         boxes = believed.network.operators
         for operator in sorted(operators, reverse=True):
             self._chances[operator] = chances_of(believed, operator, self._chances)
@@ -130,7 +129,7 @@ class FreshnessPolicy:
 
 
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
-    """Return for each output the probability that a tuple which enters the operator leads to an answer there.
+    """Return, by output, the probability that a tuple which enters the operator leads to an answer of this output.
 
     `known` has the probabilities for all downstream operators.
     """

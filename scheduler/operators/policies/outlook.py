@@ -51,7 +51,7 @@ def outlooks_of(
     numbers: Iterable[int],
     deadline_s: Callable[[ScheduledOperator], float] = by_graph,
 ) -> dict[int, Outlook]:
-    """Return the outlook of each operator in `numbers`. `numbers` must include all operators downstream of its operators."""
+    """Return the outlook of each operator in `numbers`. All operators downstream of these operators must be in `numbers`, too."""
     by_operator: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]

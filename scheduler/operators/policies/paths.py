@@ -29,13 +29,13 @@ Stretch = tuple[float, Path]  # Size of the tuples that enter a part of a path, 
 
 
 def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    """Return for each operator the highest processing capacity of the paths through it."""
+    """Return, for each operator, the tuples per second that the fastest path through the operator can process."""
     best = best_paths(believed)
     return [best[operator][0] for operator in operators]
 
 
 def fastest_release(gamma: float | None = None) -> Priorities:
-    """Return priorities: the highest memory release capacity among an operator's segments. If `gamma` is set, segments are simplified."""
+    """Return priorities: the most memory that a segment with the operator releases per second. With `gamma`, segments are simplified."""
 
     def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         best = best_segments(believed, gamma)
@@ -45,12 +45,12 @@ def fastest_release(gamma: float | None = None) -> Priorities:
 
 
 def best_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
-    """Return for every operator its path with the highest processing capacity."""
+    """Return, for every operator, the path through the operator that can process the most tuples per second."""
     return believed.once("paths", found_paths)
 
 
 def best_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
-    """Return for every operator its segment with the highest memory release capacity."""
+    """Return, for every operator, the segment with the operator that releases the most memory per second."""
     return believed.once(("segments", gamma), partial(found_segments, gamma=gamma))
 
 
@@ -130,7 +130,7 @@ def cut_once(believed: NetworkEstimates, path: Path, gamma: float) -> list[Stret
     sizes = sizes_before(believed, path)
     capacities = releases(believed, path, sizes)
     end = 1
-    # A difference is compared instead of a ratio, since an operator that enlarges its input releases a negative size.
+    # Two operators are compared by a difference, not by a ratio: an operator that enlarges its input releases a negative size.
     while end < len(path) and capacities[end] > capacities[end - 1] - (1 - gamma) * abs(capacities[end - 1]):
         end += 1
     return [(sizes[start], path[start:stop]) for start, stop in ((0, end), (end, len(path))) if start < stop]

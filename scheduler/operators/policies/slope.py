@@ -1,10 +1,8 @@
 """Slope-slack (Carney §4.2.2): run the operator that loses most utility per second; among equals, the one with least time left.
 
-    priority(b) = (gradient at eol(b), −slack at eol(b))
-
-eol(b) is the expected output latency (`outlook.py`). Gradient and slack are taken from the QoS graph at that latency: the utility
-lost per second, and the time to the next critical point. An answer expected after the last critical point has no utility to lose,
-so it comes after all others.
+The QoS graph is read at the expected output latency of the operator (`outlook.py`). Its gradient there is the utility lost per second,
+and its slack is the time to the next critical point. The priority is (gradient, −slack). An answer expected
+after the last critical point has no utility to lose, so it comes after all others.
 
 Every ready operator is evaluated at every decision. `bucket.py` is an approximation that avoids this.
 """

@@ -18,7 +18,7 @@ from configs.classes.policies import Sharing
 from scheduler.operators.network import Gain, NetworkEstimates
 from scheduler.operators.policies.protocol import NONE
 
-# Function that returns the priorities of some operators, in their order.
+# Function that returns the priorities of the operators that it gets, in the same order.
 Priorities = Callable[[NetworkEstimates, Collection[int]], Sequence[float]]
 
 
@@ -72,7 +72,7 @@ class StaticPolicy:
 
 
 def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
-    """Return priorities by gain over cost, with the gain of HR, HNR or BSD. An operator without cost has infinite priority.
+    """Return priorities: gain divided by cost, as the policies HR, HNR and BSD use. An operator without cost has infinite priority.
 
     For a shared operator, gain and cost are taken from its priority-defining tree ("pdt"), from the sum of all segments behind
     it ("sum"), or from the best of these segments ("max").

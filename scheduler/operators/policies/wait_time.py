@@ -1,7 +1,7 @@
 """Policies with priorities that grow with the waiting time of the oldest tuple: LSF, BRT, BSD.
 
-The priority is φ·W. φ is computed from costs and selectivities, and W is the waiting time of the operator's oldest tuple. Each row has
-a policy, its φ, and what the policy optimises:
+The priority of an operator is a factor φ, which depends on costs and selectivities, times W, the waiting time of its oldest tuple. Each
+row has a policy, its φ, and what the policy optimises:
 
     LSF  φ = 1/T           least maximum slowdown
     BRT  φ = S/C̄           least ℓ2 of response (Sharaf eq. 3.8)
@@ -32,22 +32,22 @@ from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import Priorities
 
-# Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0).
+# Seconds added to every waiting time. Without them, the priorities of all operators with tuples that have just arrived would be 0.
 # LEAST_WAIT_S is added to a difference of times. If it were added to a time in seconds since 1970, rounding would remove it.
 LEAST_WAIT_S = 1e-9
-# Smallest and largest φ, so that ∞·0 cannot occur for operators without cost or without output.
+# Limits of the factor φ in a priority (φ · waiting time). Without limits, operators without cost or output could have the priority NaN.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
 NEVER = math.inf
 
 
 class WaitingPolicy:
-    """Policy that runs the operator with the highest φ·W, by evaluating all ready operators."""
+    """Policy that computes the priorities of all ready operators, and runs the operator with the highest priority."""
 
     def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         size = len(believed.estimates)
         self._ready_count = 0
-        # The oldest tuple of an operator that is not ready counts as infinitely late, so that φ·W = −∞ is never the highest.
+        # The arrival time of an operator without input is infinity. Its priority is thus −∞, which is never the highest.
         self._head = np.full(size, NEVER)
         self._value = np.empty(size)
         self._phi = np.empty(size)
@@ -88,10 +88,10 @@ class WaitingPolicy:
 
 
 class PrunedPolicy:
-    """Policy that runs the operator with the highest φ·W, found by Fagin's method without evaluating all (Sharaf §3.3.2.2).
+    """Policy that finds the operator with the highest priority without computing all priorities, by Fagin's method (Sharaf §3.3.2.2).
 
-    The ready operators are in two lists, by φ and by age. The next operator of each list is evaluated until the best priority so
-    far is at least φ·W of the current positions in the lists. Among equals, the first operator found wins.
+    The ready operators are in two lists: by the factor φ, and by the age of the oldest tuple. The next operator of each list is examined
+    until no operator further down can have a higher priority. Among equals, the first operator found wins.
     """
 
     def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
@@ -147,33 +147,33 @@ class PrunedPolicy:
                 value = phis[operator] * (now - heads[operator] + LEAST_WAIT_S)
                 if value > best:
                     best, chosen = value, operator
-            # If the clock has jumped back, waiting times may be negative. The search then continues, because no bound on later priorities holds.
+            # If the clock has jumped back, waiting times may be negative. The search continues, because later priorities may be higher.
             if best >= 0 and best >= -minus_phi * (waited - head):
                 break
         return chosen
 
 
 class ClusteredPolicy:
-    """Policy that runs the operator with the highest ε^i·W among the oldest ready operators of all clusters i."""
+    """Policy that divides operators into clusters of similar priority, and compares only the longest-waiting operators of the clusters."""
 
     def __init__(self, phi: Priorities, settings: PrioritySearch, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         self._clusters = settings.clusters
         self._uniform = settings.clustering == "uniform"
         self._together = settings.processing == "clustered"
-        # Operators that still run on the last decision, and the arrival time of their common oldest tuple.
+        # Operators that still have to run because of the last decision, and the arrival time of their common oldest tuple.
         self._batch: list[int] = []
         self._batch_head = NEVER
         self._oldest = (
             FirstComeFirstServedPolicy(len(believed.estimates)) if settings.search == "fagin" else None
         )
         self.looked = 0
-        # Arrival time of each operator's oldest tuple, NEVER without input; a heap entry with another arrival time is invalid.
+        # Arrival time of each operator's oldest tuple, NEVER without input. A heap entry with another arrival time is invalid.
         self._head = [NEVER] * len(believed.estimates)
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        # If clusters are to have equal ratios of φ, logarithms are used, because the quotient of the largest and smallest φ may overflow.
+        # Unless clustering is uniform, clusters are equal parts of a logarithmic scale of φ, the factor of an operator's priority.
         phi = self._phi_of(believed, range(len(believed.estimates)))
         values = [min(max(value, SMALLEST_PHI), LARGEST_PHI) for value in phi]
         if not self._uniform:
@@ -197,7 +197,7 @@ class ClusteredPolicy:
             heapify(queue)
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
-        # Clusters divide the range of all φ, so a new operator may change the clusters of all operators.
+        # Clusters are parts of the range of all operators' figures, so a new operator may change the clusters of all operators.
         self._head += [NEVER] * (len(believed.estimates) - len(self._head))
         if self._oldest is not None:
             self._oldest.extend(believed, changed)
@@ -225,7 +225,7 @@ class ClusteredPolicy:
         if self._oldest is not None and (first := self._oldest.pick(now)) != NONE:
             bound = now - heads[first] + LEAST_WAIT_S
         for pseudo, queue in self._by_pseudo:
-            # The search can stop: later clusters have lower pseudo priorities, and no tuple has waited longer than `bound`.
+            # The search can stop: later clusters have lower priorities per second of waiting, and no tuple has waited longer than `bound`.
             if best >= 0 and best >= pseudo * bound:
                 break
             self.looked += 1
@@ -242,7 +242,7 @@ class ClusteredPolicy:
         return chosen
 
     def _gather(self, chosen: int) -> None:
-        """Collect the operators of the chosen operator's cluster that wait with the same tuple. All are at the top of the heap."""
+        """Collect the operators of the chosen cluster that have an equally old tuple. These operators are at the top of the heap."""
         queue, head = self._queue_of[chosen], self._head[chosen]
         batch, stack = set(), [0]
         while stack:
