@@ -14,7 +14,7 @@ from typing import Literal
 WIDTH = 24
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
 
-# Units of rates. Grafana 10 has no unit of its own for rows or events per second: it would show the name of an unknown unit, without prefixes like K.
+# Units of rates. Grafana 10 has no unit for rows or events per second, and would show an unknown unit without prefixes like K.
 ROWS_PER_S, PER_S = "count:rows/s", "count:/s"
 
 Kind = Literal["timeseries", "stat", "table", "heatmap"]

@@ -330,7 +330,7 @@ def as_limit() -> list[model.DynamicConfigValue]:
 
 
 def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigValue]:
-    # Without a text of its own, an empty cell would show the text of the empty panel.
+    # Empty cells show a dash. Otherwise they would show the text of the empty panel.
     overrides = [value("unit", column.unit), value("noValue", "–")]
     if column.thresholds:
         written = [{"value": at, "color": color} for at, color in column.thresholds]

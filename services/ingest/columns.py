@@ -107,9 +107,9 @@ def mapped(
     policy: SchemaPolicy | None,
     timestamp_column: str | None,
 ) -> Mapped:
-    """Return the conversion of batches with the schema `given`; raise NotAccepted if the columns do not match those of the stream.
+    """Return the conversion of batches that have the schema `given`; raise NotAccepted if the columns do not match those of the stream.
 
-    Without a policy, the hints in errors name no option of the Spark connector, because the batch does not come from the connector.
+    Without a policy, the batch does not come from the Spark connector. So the hints in errors name no option of the connector.
     """
     places = places_of(stream, given)
     sources = {field.name.lower(): places.get(field.name.lower()) for field in stream.schema.fields}

@@ -150,7 +150,7 @@ class Supervisor(Generic[Spec]):
         return [command for name in list(self.feeds) for command in self._settle(name, now)]
 
     def _settle(self, name: str, now: float) -> list[Command[Spec]]:
-        """Return the commands that start or stop the feed's query, so that the query becomes as declared."""
+        """Return the commands that start or stop the feed's query, so that the query follows the feed's declaration."""
         feed = self.feeds[name]
         if feed.run == "running" and feed.declared != feed.started_as:
             feed.run = "stopping"

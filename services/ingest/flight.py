@@ -378,7 +378,7 @@ class FlightServer(flight.FlightServerBase):
     def _received(
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
-        """Receive all rows of a part; return the number of rows, and the part as it is staged or published."""
+        """Receive all rows of a part. Return the number of rows, and the part in the form in which it is staged or published."""
         rows, good = 0, list[pa.RecordBatch]()
         dead: list[DeadRows] = []
         for received in batches_of(reader):
@@ -402,7 +402,7 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            # An earlier try of this call may have committed the batch. A commit removes staged parts, so the parts are missing then.
+            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes the staged parts.
             if self._is_committed(batch):
                 return again()
             raise

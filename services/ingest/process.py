@@ -116,7 +116,7 @@ class IngestProcess:
     def progress(self) -> list[FeedProgress]:
         """Return the last reported progress of each feed. Restarts of the process count as restarts of the feed.
 
-        Rows that a killed process has published but not reported are not counted; the gateway's counts include such rows.
+        Rows that a killed process has published but not reported are missing. Only the gateway's counts include such rows.
         """
         with self._lock:
             left_s = self._retry_at - time.monotonic()
@@ -323,7 +323,7 @@ def group_members(group: int) -> list[int]:
 
 
 def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
-    """Wait until the processes of these file descriptors have ended, but at most `at_most_s`; then close the descriptors."""
+    """Wait at most `at_most_s` seconds until the processes of these file descriptors have ended. Then close the descriptors."""
     until = time.monotonic() + at_most_s
     for process in processes:
         select.select([process], [], [], max(0.0, until - time.monotonic()))

@@ -25,7 +25,7 @@ JAVA_EXCEPTION = re.compile(r"^An error occurred while calling \S+\n: [\w.$]+: (
 # The message of a Java exception may have several lines, which are not indented; the lines of its stack are indented.
 PY4J = "Py4JJavaError: An error occurred while calling"
 JAVA_CAUSE = re.compile(r"^(?:Caused by)?: ([\w.$]+: .+(?:\n(?!Caused by: )\S.*)*)", re.MULTILINE)
-# Start of a Spark exception that only says that a task has failed. The next exception in the text names the cause of the failure.
+# First words of a Spark exception that says only that a task has failed. The next exception in the text names the cause.
 SPARK_ITSELF = "org.apache.spark.SparkException: "
 JAVA_PACKAGE = re.compile(r"^(?:[a-z][\w$]*\.)+(?=[A-Z][\w$]*: )")
 # Patterns of two parts of a Spark exception: the error class before the message, and the SQL state after the message.
@@ -102,7 +102,7 @@ class FeedCounts:
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
-        """Count those reports that are new; the oldest report is first. Return True if a new report is about a completed micro-batch."""
+        """Count the new reports of a list that begins with the oldest. Return True if one of them is about a completed micro-batch."""
         done = False
         for report in told:
             place = (str(report["runId"]), int(report["batchId"]), str(report["timestamp"]))

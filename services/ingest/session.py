@@ -148,7 +148,7 @@ def stop_session(session: SparkSession) -> None:
         gateway.shutdown()
     if process is None:
         return
-    # The JVM exits at the end of its input.
+    # The JVM exits when its standard input is closed.
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()

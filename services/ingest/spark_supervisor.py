@@ -129,7 +129,7 @@ class FollowedFeeds:
         brings: Bringing,
         alive: Path | None = None,
     ) -> None:
-        """Store two functions, which request the declared feeds and report progress. Each call of `look` touches the file `alive`."""
+        """Store the functions that request the declared feeds and report progress. Each call of `look` touches the file `alive`."""
         self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
         self._said: WantedFeeds | None = None
         self._due = float("-inf")

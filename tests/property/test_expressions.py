@@ -489,8 +489,8 @@ def is_conditional(expression: Expression) -> bool:
 def wavers(expression: Expression) -> bool:
     """Return True if DuckDB may return a value for a row that fails in Weir.
 
-    DuckDB skips an argument if another argument is NULL in all evaluated rows. Under TRY, DuckDB evaluates one row at a time. Then a CASE
-    can have the same effect.
+    DuckDB skips an argument if another argument is NULL in all evaluated rows. Under TRY, DuckDB evaluates one row at a time,
+    so that a CASE can also make DuckDB skip an argument.
     """
     if (
         isinstance(expression, Call)

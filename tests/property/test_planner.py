@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 # Tolerances: a plan comes from simulated runs with random arrivals, so smaller differences may be random.
 MORE, LESS = 1.3, 0.1
-# Factor by which a target may be missed at random, because a class that sheds answers its tuples just in time.
+# Factor by which a target may be missed at random. A class that sheds input has response times just below its target.
 NEAR = 1.05
 # Failing examples are not shrunk, because that would take thousands of plans.
 FEW = settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])

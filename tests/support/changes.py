@@ -201,7 +201,7 @@ def check_rows(key: Key, found: Sequence[int], lives: Sequence[Running]) -> None
 
 
 def check_windows(key: Key, found: Sequence[tuple[int, ...]], lives: Sequence[Running]) -> None:
-    """Check the answers of a query with windows. Such a query was added only once; an added query with windows has a new name."""
+    """Check the answers of a query with windows. Such a query is added only once, because each added one has a new name."""
     assert len(lives) == 1, key
     one = lives[0]
     least, most = by_window(one.must), by_window([*one.must, *one.may])

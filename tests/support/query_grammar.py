@@ -203,7 +203,7 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
             return (f"{name}({condition})", f"{name}({condition})")
         case "distinct":
             return (f"COUNT(DISTINCT {column})", f"count(DISTINCT {column})")
-        case "approximately distinct":  # For few different values, the estimate is exact.
+        case "approximately distinct":  # The estimate is exact for few different values.
             return (f"APPROX_COUNT_DISTINCT({column})", f"count(DISTINCT {column})")
         case "approximate quantile":
             part = draw(st.sampled_from(["0.0", "0.25", "0.9", "1.0"]))
@@ -309,7 +309,7 @@ def distinct_rows(draw: st.DrawFn) -> Statement:
 
 @st.composite
 def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
-    """Draw a stream, or a query that filters and computes, with or without event time; also draw the queries that it reads."""
+    """Draw a stream or a select query, with or without event time, together with the queries that the select query reads."""
     base = draw(relations)
     if draw(st.booleans()):
         return base, {}

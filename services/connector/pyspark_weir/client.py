@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ShardAnswers:
-    """Rows of a query's answers that the gateway keeps from one shard: the rows numbered `first` to `next - 1`."""
+    """Rows of one shard's answers that the gateway still stores: the rows numbered `first` to `next - 1`."""
 
     name: str
     first: int

@@ -104,7 +104,7 @@ class Replay:
 
 @lru_cache(maxsize=2)
 def load(recipe: Recipe) -> Replay:
-    """Return the replay of a recipe. The replay is cached between micro-batches, for as long as Spark keeps the process."""
+    """Return the replay of a recipe (files, options and columns). The replay is cached until Spark ends this process."""
     branches = parse_split(recipe.split) if recipe.split else ()
     fields = {field.name: field for field in recipe.schema if not branches or field.name != STREAM_COLUMN}
     names = fields.keys() | {name for branch in branches for name in branch.columns}

@@ -62,7 +62,7 @@ DOCUMENTS = f"""
 ---
 {{kind: Query, tenant: globex, name: q, sql: SELECT value FROM ticks WHERE value > 23}}
 """
-# Names that replace parameters in paths. Each key is a parameter with the preceding part of the path, such as `/tenants/{name}`.
+# Names that replace parameters in paths, listed by the parameter with the preceding part of the path, such as `/tenants/{name}`.
 NAMES: Mapping[str, str] = {
     "/priority-classes/{name}": "brass",
     "/tenants/{name}": "acme",
