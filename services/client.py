@@ -141,7 +141,7 @@ class Client:
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
-        """Declare or change a document. With `version`, the declaration must have this version; 0 means that it must not exist."""
+        """Declare or change a document. With `version`, the declaration must have this version. Version 0: it must not exist."""
         document = document_in(declaration)
         declaration = document.declaration if isinstance(document, Document) else document
         ref = ref_of(declaration)

@@ -125,7 +125,7 @@ class Grafana:
             )
 
     def change_datasource(self, uid: str, datasource: Json) -> None:
-        """Overwrite a data source. The package's own call needs a numeric id, which Grafana 13 does not accept."""
+        """Overwrite a data source. The call of the package grafana-api would need a numeric id, which Grafana 13 does not accept."""
         self._json(
             "change the data source", lambda: self._api.PUT(f"/datasources/uid/{uid}", json=datasource)
         )

@@ -251,7 +251,7 @@ def plot(one: Panel) -> timeseries.Panel:
         .show_points(common.VisibilityMode.NEVER)
     )
     if one.unit == "percentunit" and one.max is None:
-        # Without this soft limit, the axis of a plot with only zeros would reach 10,000%.
+        # The soft limit of the axis is for plots with only zeros. Without the limit, their axis would reach 10,000%.
         built = built.axis_soft_max(0.01)
     if one.stacked:
         built = built.stacking(draw.StackingConfig().mode(common.StackingMode.NORMAL))
@@ -275,7 +275,7 @@ def tile(one: Panel) -> stat.Panel:
 
 def lines(one: Panel) -> table.Panel:
     """Return a table with a row for each combination of label values, and a column for each query."""
-    # Grafana names the values of a single query without the query's letter.
+    # Grafana adds the letter of the query to the name of the values only if a panel has several queries.
     valued = "Value #{}" if len(one.queries) > 1 else "Value"
     named = {key if key.islower() else valued.format(key): column for key, column in one.columns.items()}
     built = (

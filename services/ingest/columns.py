@@ -265,9 +265,9 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Return a function that marks the integers of an array below `low` or above `high`.
+    """Return a function that marks those integers of an array that are below `low` or above `high`.
 
-    The function returns None if no integer of the type `given` is below `low` or above `high`.
+    The function returns None if the type `given` has no such integers.
     """
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)

@@ -62,7 +62,7 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Event: time has passed, so a pause after a failure may have ended, and the failed feed may have to be started."""
+    """Event: time has passed. If the pause after a failure of a feed is over, the feed must be started again."""
 
 
 Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | Tick

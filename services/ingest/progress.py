@@ -93,7 +93,7 @@ class ToldFeeds:
 
 @dataclass
 class FeedCounts:
-    """Part of a feed's progress that is counted from Spark's reports about micro-batches, over all runs of the feed's query."""
+    """Progress of a feed, as far as Spark's reports about micro-batches show it, over all runs of the feed's query."""
 
     progress: FeedProgress
     run: str | None = None

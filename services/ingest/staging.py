@@ -42,7 +42,7 @@ class NotStaged(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """Identity of a batch: its stream, producer and number. If a stream was dropped, a new stream with its name is another stream."""
+    """Identity of a batch: its stream, producer and number. A dropped stream and a new stream with the same name differ."""
 
     stream: Stream
     producer: str

@@ -51,7 +51,7 @@ class MirrorProblems:
         self._last: Problem | None = None
 
     def count(self, text: str, times: int, last: str = "") -> None:
-        """Count a problem under its `text`, and store the text `last` as the last problem. The text `last` also names the object."""
+        """Count a problem by its `text`. The text `last`, which also names the object, is stored as the last problem."""
         text, last = hidden(text, self._secrets), hidden(last or text, self._secrets)
         with self._lock:
             is_listed = text in self._counts or len(self._counts) < PROBLEMS_MAX

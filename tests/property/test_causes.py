@@ -58,7 +58,7 @@ def rows_of(some: Sequence[Reading]) -> list[Row]:
 
 
 class Answered:
-    """Class with one query, and the arrival time in the answer of each window, by the end of the window."""
+    """Class with one query. The arrival time in the answer of each window is stored by the end of the window."""
 
     def __init__(self, sql: str, train_max: int = 10_000) -> None:
         self.arrivals: dict[int, float] = {}
@@ -173,7 +173,7 @@ def test_a_window_has_the_arrival_of_its_closing_tuple_however_the_input_is_cut(
 def test_a_class_without_turns_queues_a_bounded_number_of_clock_advances(
     some: list[Reading], times: list[int], again: int
 ) -> None:
-    """Check that a turn after each advance of the clock gives the same windows and arrivals as one turn after all advances."""
+    """Check that several turns, one after each advance of the clock, give the same windows and arrivals as one turn at the end."""
     found = []
     for in_turns in (True, False):
         answered = Answered(WINDOWED.format(UNION))

@@ -313,7 +313,7 @@ class Trees:
                 return call(self.pick(["trim", "ltrim", "rtrim"]), tree(), *characters)
             case 4:
                 return call("replace", tree(), self.leaf(STRING), self.leaf(STRING))
-        # Other float32 values than those in the table may have two equally short texts, between which DuckDB and Weir choose differently.
+        # Some float32 values, but none in the table, have two equally short texts, of which DuckDB and Weir choose different ones.
         other = self.pick(list(TYPES))
         argument = self.leaf(other) if other == FLOAT32 else tree(other)
         return call(self.pick(["append", "concat"]), tree(), argument)

@@ -247,7 +247,7 @@ def events(seed: int) -> Iterator[str]:
 
 
 def lived(host: Host, course: int, length: int) -> Iterator[str]:
-    """Run random events on a host. Two more batches have arrived each time the host reads."""
+    """Run random events on a host. Before each read of the host, two more batches arrive."""
     arrived = 0
     for event in islice(events(course), length):
         if event == "read":

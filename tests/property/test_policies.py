@@ -152,7 +152,7 @@ def answers(
     clock: Callable[[float], float] = float,
     queued: Mapping[int, float] | None = None,
 ) -> Iterator[Picked]:
-    """Make the calls, and yield every pick. `clock` is the policy's clock; `queued` has the operators that are ready at first."""
+    """Make the calls of `script`, and yield every pick. `clock` is the policy's clock. `queued` has the operators ready at first."""
     heads = dict(queued or {})
     tuples = dict.fromkeys(heads, 1)
     believed = script.start
@@ -715,7 +715,7 @@ def test_edf_runs_the_earliest_deadline_first_even_if_it_cannot_be_met(script: S
 def by_deadline_or_rate(
     picked: Picked, deadline: Mapping[int, float], cost: Mapping[int, float], too_late: set[int]
 ) -> set[int]:
-    """Return the operators that edf-hr may pick if exactly the operators in `too_late` cannot meet their deadlines."""
+    """Return the operators that the policy edf-hr may pick if exactly the operators in `too_late` cannot meet their deadlines."""
     in_time = deadline.keys() - too_late
     earliest = min((deadline[one] for one in in_time), default=math.inf)
     first = {one for one in in_time if deadline[one] <= earliest + NEAR}

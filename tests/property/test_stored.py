@@ -67,7 +67,7 @@ def test_a_probe_finds_all_matching_stored_tuples_with_their_values(
 def pairs_of(
     stored: StoredTuples, some: list[tuple[int, int]], low: int, high: int
 ) -> tuple[list[tuple[object, ...]], float | None]:
-    """Return each pair (number of the probe, stored values, arrival), and the lowest kept fraction of all pairs."""
+    """Return the matched pairs, each as (number of the probe, stored values, arrival), and the lowest kept fraction of all pairs."""
     codes, times = np.array([code for _, code in some], np.intp), np.array([ts for ts, _ in some], np.int64)
     probe, places = stored.matches(codes, times, low, high, CODES)
     columns = [values_to_arrow(one).to_pylist() for one in stored.take(places)]

@@ -290,7 +290,7 @@ def aggregated(draw: st.DrawFn, source: Relation | None = None, of: Grouped | No
 
 @st.composite
 def shared_windows(draw: st.DrawFn) -> list[Statement]:
-    """Draw queries with windows over one input and group, which share their panes."""
+    """Draw queries with windows that share their panes, because the queries have the same input and groups."""
     of = draw(grouped())
     return draw(st.lists(aggregated(of=of), min_size=2, max_size=5))
 
@@ -323,7 +323,7 @@ def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
 
 
 def joined_with_places(source: Relation) -> Relation:
-    """Return the relation of a stream joined with the table `places`, in which one row of the stream may match several rows."""
+    """Return the relation of a stream joined with the table `places`. One row of the stream may match several rows of the table."""
     numbers, texts, others = (
         tuple(f"v.{one}" for one in some) for some in (source.numbers, source.texts, source.others)
     )

@@ -50,7 +50,7 @@ ACCOUNT = re.compile(r"\.? ?(?:Detail|gRPC client debug context|Client context):
 
 @dataclass(frozen=True)
 class Batch:
-    """Identity of a batch. A stream publishes each batch of a producer once."""
+    """Identity of a batch: its producer and its number. A stream publishes each batch of a producer once."""
 
     producer: str
     number: int

@@ -237,7 +237,7 @@ def why_not(name: str, text: str, use: Use) -> str:
         else:
             what = f"is not for {use}, only for {', '.join(sorted(OPTIONS[name].uses))}"
         return f"option {OPTIONS[name].name} {what} (got {shown(name, text)}); leave it out"
-    # The name is hidden if a key was given as the name of an option.
+    # The unknown name is hidden if it contains an API key, which a user may have put in place of a name.
     shown_name = "(name hidden: it contains a key)" if "weir_" in name else name
     return f"no option {shown_name} (got {shown(name, text)}); {nearest(name, taken)}"
 

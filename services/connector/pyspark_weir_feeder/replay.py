@@ -153,6 +153,6 @@ def integer(time: pa.Scalar) -> int:
 
 
 def later(times: pa.Array, by: int | NDArray[np.int64]) -> pa.Array:
-    """Return the event times of a later lap, which are the given times plus `by`. NULL stays NULL."""
+    """Return the event times of a later lap: the event times `times` plus `by`. NULL stays NULL."""
     whole = times.cast(pa.int64())
     return pc.add_checked(whole, by if isinstance(by, int) else pa.array(by)).cast(times.type)

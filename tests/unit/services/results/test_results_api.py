@@ -447,7 +447,7 @@ def test_stalled_reader_delays_no_other_reader_and_loses_no_row(reading: Reading
 
 @contextmanager
 def slow_reader(reading: Reading) -> Iterator[Iterator[str]]:
-    """Yield the lines of an event stream; its small socket is read only when a line is requested."""
+    """Yield the lines of an event stream from a socket with a small buffer, which is read only when a line is requested."""
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
         host, port = reading.served.url.removeprefix("http://").split(":")
