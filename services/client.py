@@ -217,7 +217,7 @@ class Client:
     ) -> RowsPut:
         """Put rows into a stream. Rows with the same name `batch` are published only once; without a name, the rows get a random name.
 
-        Rows are one dict, several dicts, or a table or frame of PyArrow, polars or pandas.
+        Rows are one dict, several dicts, or a table or data frame of PyArrow, polars or pandas.
         With `force`, a stream that is fed by a source or a feed accepts the rows, too.
         """
         content, media = rows_content(rows)

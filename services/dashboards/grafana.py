@@ -100,7 +100,7 @@ class Grafana:
         return None if folder is None else str(folder.get("title", ""))
 
     def make_folder(self, uid: str, title: str) -> None:
-        """Make a folder with this uid; a folder that another client has made meanwhile is accepted."""
+        """Make a folder with this uid. If another client has made the folder meanwhile, that folder is accepted."""
         answer = self._made("make the folder", lambda: self._face.folder.create_folder(title, uid))
         if answer is None or self.folder_title(uid) is not None:
             return
@@ -275,7 +275,7 @@ def tls_reason(broken: Exception) -> str:
 
 
 def checked_url(url: str, name: str) -> str:
-    """Return the address without a final slash; raise InvalidInput if it is not a plain HTTP address."""
+    """Return the address without a final slash; raise InvalidInput if the address is not a plain HTTP address."""
     # The message must not quote the address: it may contain a password.
     refused = InvalidInput("this is not an HTTP address", name, hint="write http://HOST:PORT or https://HOST")
     try:

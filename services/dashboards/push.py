@@ -71,7 +71,7 @@ class Wish:
 
 
 def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
-    """Perform the actions after which Grafana has everything in `wish`, and return these actions; with `dry_run`, perform none of them."""
+    """Perform and return the actions after which Grafana has everything in `wish`. With `dry_run`, only return the actions."""
     grafana.version()
     steps = list(planned(grafana, wish))
     if not dry_run:

@@ -107,7 +107,7 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
         panels, below = placed(row, y)
         drawn_panels = [panel(panel_).id(next(ids)).grid_pos(place) for place, panel_ in panels]
         if row.may_be_empty:
-            # In Grafana's JSON, the panels of a collapsed row are inside the row; Grafana shows them below the row when it is expanded.
+            # In Grafana's JSON, the panels of a collapsed row are inside the row. Grafana shows the panels below an expanded row.
             for drawn_panel in drawn_panels:
                 title = title.with_panel(drawn_panel)
             built = built.with_row(title.collapsed(True))
@@ -159,7 +159,7 @@ def choice(variable: Variable, values: str) -> dashboard.QueryVariable:
     )
     if variable.is_one:
         return variable_built
-    # "All" stands for the regular expression `.*`, which also matches series with an empty label; an empty value cannot be selected.
+    # "All" stands for the regular expression `.*`, which also matches series with an empty label. An empty value cannot be selected.
     variable_built = variable_built.all_value(".*")
     return variable_built.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
 

@@ -141,7 +141,7 @@ class FlightSettings:
 
 
 class FlightDoor:
-    """Flight server of a node with its published address; the server accepts calls as soon as it is constructed."""
+    """Flight server of a node, with its published address. The server accepts calls as soon as the object is constructed."""
 
     def __init__(self, settings: FlightSettings, streams: Streams, dirs: RunDirs) -> None:
         self._endpoint = dirs.endpoint

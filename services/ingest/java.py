@@ -64,7 +64,7 @@ def find_java(
 
 
 def candidates(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
-    """Yield the Java executables in the order of the search; two paths may lead to the same file."""
+    """Yield the Java executables in the order of the search. Two paths may lead to the same file."""
     home = environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"

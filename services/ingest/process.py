@@ -380,7 +380,7 @@ def input_lines() -> Iterator[bytes]:
 
 
 def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
-    """Put jobs into the inbox until standard input ends; CHILD_STOP_S later, kill this process group if it still runs."""
+    """Put jobs into the inbox until standard input ends. If this process group still runs CHILD_STOP_S later, kill the group."""
     for line in lines:
         inbox.put(JOB_JSON.validate_json(line))
     inbox.put(None)

@@ -22,7 +22,7 @@ EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+: .+)$", re.MULTILINE)
 # Pattern of a failed call from Python to Java: one line names the call, and the next line names the Java exception.
 JAVA_EXCEPTION = re.compile(r"^An error occurred while calling \S+\n: [\w.$]+: (.+)$", re.MULTILINE)
 # Text in the Python traceback of a failed call to Java, and pattern of the Java exceptions that follow the traceback.
-# The message of a Java exception may have several lines, which are not indented; the lines of its stack are indented.
+# The message of a Java exception may have several lines, without indentation. The lines of the stack are indented.
 PY4J = "Py4JJavaError: An error occurred while calling"
 JAVA_CAUSE = re.compile(r"^(?:Caused by)?: ([\w.$]+: .+(?:\n(?!Caused by: )\S.*)*)", re.MULTILINE)
 # First words of a Spark exception that says only that a task has failed. The next exception in the text names the cause.

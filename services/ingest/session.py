@@ -64,7 +64,7 @@ NOT_OURS = ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPAR
 
 
 def start_session(file: StreamsFile, folder: Path, java_home: Path) -> SparkSession:
-    """Start the only session of this process, with its files in `folder`; the JVM inherits the environment of the process.
+    """Start the only session of this process, with its files in `folder`. The JVM inherits the environment of the process.
 
     The path of the folder must be absolute, because the JVM has another working folder.
     """

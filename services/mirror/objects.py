@@ -183,7 +183,7 @@ class HttpObjects:
                 limits=httpx.Limits(max_keepalive_connections=1),
                 headers=HEADERS,
             )
-            # Sockets that a fetch may use: one for the first request, one per redirect, and one that is kept from an earlier fetch.
+            # Sockets that a fetch may use: one for the first request, one per redirect, and one that is still open from an earlier fetch.
             self._own.sockets = deque[socket.socket](maxlen=REDIRECTS_MAX + 2)
             self._clients.append(client)
         return client

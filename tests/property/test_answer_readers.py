@@ -45,7 +45,7 @@ def rows_there(folder: Path, text: str) -> set[int]:
 
 @dataclass
 class SlowReader:
-    """Reader with its own speed. It stores the number of the last row that it has received since the query was last added."""
+    """Reader with a certain speed, and with the number of the last row that the reader received since the query was last added."""
 
     spots: dict[int, Spot]
     end: int | None

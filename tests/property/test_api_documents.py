@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 Data = dict[str, Any]
 Steps = tuple[str | int, ...]
-# Number of examples per test: few, because each example creates its own catalog.
+# Number of examples per test. The number is small, because each example creates a new catalog.
 EXAMPLES = 30
 
 GOOD: list[Data] = [

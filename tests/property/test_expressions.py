@@ -211,7 +211,7 @@ class Trees:
                 return Case(tuple(branches), tree(), type_)
             case 3:
                 made = call(self.pick(["greatest", "least"]), tree(), tree())
-                # If both 0.0 and −0.0 are given, `greatest` and `least` may return either value. Adding 0.0 turns −0.0 into 0.0.
+                # If both 0.0 and −0.0 are arguments, `greatest` and `least` may return either value. Adding 0.0 turns −0.0 into 0.0.
                 return call("add", made, Literal(0.0, type_)) if type_.is_float else made
             case 4:
                 source = self.pick([one for one in TYPES if castable(one, type_) and one != type_])

@@ -568,7 +568,7 @@ def test_a_clustered_policy_picks_the_oldest_operator_of_a_cluster(
         every = [math.log(phi(kind, picked.believed, one)) for one in range(len(picked.believed.estimates))]
         width = max(max(every) - min(every), 1e-9) / clusters
         place = [(one - min(every)) / width for one in every]
-        # Rounding may put an operator on the border of two clusters (groups of similar priority) into either, so it is left out.
+        # Operators on the border of two clusters (groups of similar priority) are left out, because rounding may put them into either.
         clear = [one for one in picked.heads if abs(place[one] - round(place[one])) > 1e-6]
         mates = [one for one in clear if int(place[one]) == int(place[picked.operator])]
         assert picked.operator not in clear or picked.heads[picked.operator] == min(

@@ -240,13 +240,13 @@ class There(Protocol):
         """Wait until all published rows are answered, and all stopped parts of the system run again."""
 
     def answers(self) -> Mapping[Key, Sequence[tuple[int, ...]]]:
-        """Return all answers that were given until now, including those of removed queries."""
+        """Return all answers up to now, including the answers of removed queries."""
 
     def disturb(self, what: str, chance: random.Random) -> None:
         """Cause a disturbance of the system; `what` is one of DISTURBANCES."""
 
     def break_a_query(self, tenant: str) -> bool:
-        """Store the query BROKEN, which cannot be planned, as if an earlier version had accepted it; return False if impossible."""
+        """Store the query BROKEN, which cannot be planned, as if an earlier version had accepted the query; return False if impossible."""
 
     @property
     def is_unsure(self) -> bool:

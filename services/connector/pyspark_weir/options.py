@@ -202,7 +202,7 @@ def connection(values: dict[str, Any]) -> Connection:
 
 
 def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
-    """Return the values of the given options, by field. The key is read from the environment if the option apiKey is not given."""
+    """Return the values of the options in `given`, by field. Without the option apiKey, the key is read from the environment."""
     texts = {name.lower(): text for name, text in given.items() if name.lower() not in OF_SPARK}
     if "apikey" not in texts and os.environ.get(KEY_VARIABLE):
         texts["apikey"] = os.environ[KEY_VARIABLE]

@@ -1,4 +1,4 @@
-"""Endless replay of files that are kept in memory as Arrow tables.
+"""Endless replay of files that are stored in memory as Arrow tables.
 
 The replay repeats the n rows of the files for which a condition of `split` holds. One pass through these rows is a lap. Row k of
 the replay is row k mod n of a lap, in lap number k div n. The event time of a row depends on the options:

@@ -30,7 +30,7 @@ HUNG_S = 60.0
 
 
 class Clock:
-    """Clock that a test moves; a watch uses it to measure intervals and as the time of day."""
+    """Clock that a test moves. The watch reads both intervals and the time of day from this clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
