@@ -87,7 +87,7 @@ class Row:
 
     @property
     def may_be_empty(self) -> bool:
-        """Return True if all panels of the row may be empty in a healthy system; Grafana then shows the row collapsed."""
+        """Return True if all panels of the row may be empty in a healthy system. Grafana then shows the row collapsed."""
         return bool(self.panels) and all(panel.empty_unless for panel in self.panels)
 
 
@@ -105,7 +105,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One dashboard; its `uid` is part of its address and must never change."""
+    """One dashboard. The `uid` is part of the address of the dashboard, and must never change."""
 
     uid: str
     title: str
@@ -153,7 +153,7 @@ def rate_by(labels: str, series: str, selector: str = "") -> str:
 
 
 def ratio_by(labels: str, counted: str, whole: str, selector: str) -> str:
-    """Return the PromQL for the rate of one counter divided by the rate of a second counter; empty while the second counter stands still."""
+    """Return the PromQL for the rate of one counter divided by the rate of another. The result is empty while the other does not rise."""
     return f"{rate_by(labels, counted, selector)} / ({rate_by(labels, whole, selector)} > 0)"
 
 
@@ -163,7 +163,7 @@ def quantile_by(labels: str, part: float, selector: str) -> str:
 
 
 def in_time_by(labels: str, selector: str) -> str:
-    """Return the PromQL for the part of answers within the delay target; the result is empty without answers."""
+    """Return the PromQL for the part of answers within the delay target. The result is empty without answers."""
     return ratio_by(labels, "weir_class_results_in_time_total", "weir_class_response_seconds_count", selector)
 
 

@@ -126,7 +126,10 @@ class FlightSettings:
         return "grpc" if self.certificate is None else "grpc+tls"
 
     def certificates(self) -> list[tuple[bytes, bytes]]:
-        """Return the contents of the certificate file and the key file; an empty list without TLS. Raise InvalidInput for an unreadable file."""
+        """Return the contents of the certificate file and the key file, or an empty list without TLS.
+
+        Raise InvalidInput if a file cannot be read.
+        """
         if self.certificate is None or self.private_key is None:
             return []
         return [
@@ -234,7 +237,7 @@ class FlightKeys(flight.ServerMiddlewareFactory):
 
 
 def answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Decorate a method so that all its exceptions become Flight errors; unexpected exceptions show only their type."""
+    """Decorate a method so that all its exceptions become Flight errors. Unexpected exceptions show only their type."""
 
     @wraps(method)
     def called(*arguments: Any) -> Answer:

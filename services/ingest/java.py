@@ -16,7 +16,7 @@ from pathlib import Path
 from configs.errors import InvalidInput
 
 LEAST_VERSION = 17
-# Java module that Spark loads when it starts; minimal Java runtimes lack it.
+# Java module that Spark loads when it starts. Minimal Java runtimes lack it.
 MODULE = "jdk.incubator.vector"
 INSTALL = "install Java with `apt-get install openjdk-17-jre-headless`"
 USUAL_PLACES = Path("/usr/lib/jvm")

@@ -275,7 +275,7 @@ class Child:
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
 
     def _said(self) -> str:
-        """Return the JVM's message about why the JVM could not start; empty without such a message."""
+        """Return the JVM's message about why the JVM could not start, or an empty text if there is no such message."""
         with (self._job.folder / OUTPUT).open("rb") as output:
             output.seek(self._said_from)
             said = LAST_WORDS.search(output.read().decode(errors="replace"))
@@ -396,7 +396,7 @@ class Teller:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def __call__(self, **told: Any) -> None:
-        # If the pipe is broken, the parent has ended; the child then stops at the end of its standard input.
+        # If the pipe is broken, the parent has ended. The child then stops, because its standard input ends.
         with suppress(BrokenPipeError):
             self._out.write(json.dumps(told).encode() + b"\n")
             self._out.flush()

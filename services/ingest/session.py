@@ -24,7 +24,7 @@ from configs.documents.spark_streams import SECRET, StreamsFile
 QUERY_STOP_MS = 3000
 # Maximum seconds from the end of the session to the end of the JVM. The JVM normally ends within half a second.
 JVM_STOP_S = 2.0
-# Number of reports about micro-batches that Spark keeps; reports that were not polled before are lost.
+# Number of reports about micro-batches that Spark keeps. Reports that were not polled before are lost.
 REPORTS = 16
 LOG, SCRATCH = "spark.log", "scratch"
 LOGGING = """\

@@ -65,7 +65,7 @@ class Brings:
         return [progress_by_feed.get(name) or replace(unknown, feed=name) for name in self._declared]
 
     def stop(self) -> None:
-        """Stop all processes; no process is started afterwards. A second call has no effect."""
+        """Stop all processes, and start none afterwards. A second call has no effect."""
         with self._lock:
             self._stopped = True
             ending = list(self._processes)

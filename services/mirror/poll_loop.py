@@ -75,7 +75,7 @@ class Looked:
 
 
 class Polling:
-    """Polling of one mirror; `run` is called in a separate thread."""
+    """Polling of one mirror. The method `run` polls, and is called in a separate thread."""
 
     def __init__(
         self, mirror: Mirror, objects: Objects, publish: Publish, name: str, secrets: Sequence[str] = ()

@@ -72,7 +72,7 @@ class MirrorProblems:
 
 
 class RowPublisher:
-    """Publisher of a mirror's rows; `run` is called in a separate thread."""
+    """Publisher of a mirror's rows. The method `run` publishes, and is called in a separate thread."""
 
     def __init__(self, publish: Publish, name: str, problems: MirrorProblems) -> None:
         """Store the function `publish`, which publishes one batch. The names of all batches begin with `name`."""

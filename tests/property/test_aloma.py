@@ -113,7 +113,7 @@ def test_an_idle_class_stops_shedding_within_a_hundred_cycles(
 
 @dataclass
 class FluidQueue:
-    """Queue of work, served in order; the response time of work is the time that the work spent in the queue."""
+    """Queue of work, served in order of arrival. The response time of work is the time that the work spent in the queue."""
 
     capacity: float
     now: float = 0.0

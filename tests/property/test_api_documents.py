@@ -197,7 +197,7 @@ def everything(api: Api) -> tuple[Any, ...]:
 
 
 def send(api: Api, method: str, path: str, content: bytes, media: str = "application/json") -> httpx.Response:
-    """Send a request; a refusal must be a short problem document and must change nothing."""
+    """Send a request. A refusal must be a short problem document and must change nothing."""
     before = everything(api)
     answer = api(method, path, content=content, headers={"Content-Type": media})
     assert answer.status_code < 500, answer.text

@@ -1,4 +1,4 @@
-"""The poller of mirrors: estimates of change rates and interests, and the poller's core in virtual time, compared with slow oracles.
+"""The poller of mirrors: estimates of change rates and interests, and the poller's core in virtual time, compared with slow computations.
 
 The numbered properties are those of `scheduler.mirrors.change_rates` and `scheduler.mirrors.poller`.
 """

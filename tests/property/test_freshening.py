@@ -1,4 +1,4 @@
-"""Refresh frequencies of mirrored objects, compared with the condition for an optimum, a slow oracle, and other allocations.
+"""Refresh frequencies of mirrored objects, compared with the condition for an optimum, a slow search, and other allocations.
 
 The numbered properties are those of `scheduler.mirrors.freshening`.
 """

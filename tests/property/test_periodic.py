@@ -131,7 +131,7 @@ class TestPeriods:
         assert conservative.cost <= rate + 1e-9
 
 
-# -- the algorithms of the paper, written out step by step -----------------------------------------------
+# -- the algorithms of Golab's paper, step by step -------------------------------------------------------
 
 
 @dataclass

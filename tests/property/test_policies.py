@@ -46,7 +46,7 @@ def graphs(draw: st.DrawFn) -> UtilityGraph:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Draw up to seven operators; each feeds at most two later operators, and two adjacent operators may form a join."""
+    """Draw up to seven operators. Each operator feeds at most two later operators, and two adjacent operators may form a join."""
     size = draw(st.integers(1, 7))
     downstream = [
         tuple(sorted(draw(st.sets(st.integers(number + 1, size - 1), max_size=2))))

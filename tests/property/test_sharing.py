@@ -72,7 +72,7 @@ def test_a_tree_contains_the_operators_with_at_least_its_own_gain_per_cost(
             assert trees[outside].ratio <= tree.ratio * (1 + 1e-9)
 
 
-# -- the order in which the thesis adds segments ---------------------------------------------------------------
+# -- the order in which Sharaf's thesis adds segments ----------------------------------------------------------
 
 
 def of_subset(cost_s: float, segments: list[tuple[float, float]]) -> float:

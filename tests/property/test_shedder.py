@@ -1,4 +1,4 @@
-"""The properties listed in loadshed/shedder.py, on random batches; fairness is compared with an independent oracle."""
+"""The properties listed in loadshed/shedder.py, on random batches. Fairness is compared with an independent computation."""
 
 import math
 import random

@@ -337,7 +337,7 @@ def test_on_several_lanes_backlogged_classes_stay_within_two_rounds_of_their_sha
 
 @st.composite
 def lanes_and_hosts(draw: st.DrawFn) -> tuple[int, dict[str, float], dict[str, str]]:
-    """Draw two to four lanes, and classes in hosts; no host is entitled to more than half a lane."""
+    """Draw two to four lanes, and classes in hosts. No host is entitled to more than half a lane."""
     lanes = draw(st.integers(2, 4))
     host_parts = st.lists(st.integers(2, 4), min_size=1, max_size=3)
     drawn = draw(st.lists(host_parts, min_size=3 * lanes, max_size=12))

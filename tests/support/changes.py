@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Query:
-    """Query of the model, which knows the rows that the query's SQL selects."""
+    """Query of a `Model`. The object knows which rows the query's SQL selects."""
 
     kind: str
     streams: tuple[str, ...]
@@ -123,7 +123,7 @@ class Model:
         streams: Mapping[str, tuple[str, int]],
         is_unsure: bool,
     ) -> None:
-        """Update the model after the system was changed to run these declarations."""
+        """Update this model of the system after the system was changed to run these declarations."""
         before, self.running = self.running, {}
         identities: dict[Key, tuple[object, ...]] = {}
         kept: set[Key] = set()
@@ -392,7 +392,7 @@ class Course:
         if query is None:
             return
         self.names += 1
-        # A query without windows may get the name of an earlier query; a query with windows always gets a new name.
+        # A query without windows may get the name of an earlier query. A query with windows always gets a new name.
         name = f"w{self.names}" if query.kind == "window" else f"q{self.chance.randrange(4)}"
         if (tenant, name) not in self.queries:
             self._query((tenant, name), query)

@@ -30,7 +30,7 @@ def tenant(name: str, streams: Mapping[str, Data], **settings: Any) -> Data:
 
 
 def queries(**operators: Sequence[Data]) -> Data:
-    """Return a network of chains of operators. Chains read the stream `s`; chains that begin with a join read `s` and `t`."""
+    """Return a network of chains of operators. Chains read the stream `s`. Chains that begin with a join read `s` and `t`."""
     return {
         "kind": "queries",
         "queries": [

@@ -35,7 +35,7 @@ PAUSE_MAX_S = 2.0
 CALL_S = 10.0
 # Maximum seconds for which an abort is repeated. A failed abort is harmless: the next commit removes the staged parts from memory.
 ABORT_S = 5.0
-# Maximum bytes of a message; the limit of the gateway is several times larger.
+# Maximum bytes of a message. The limit of the gateway is several times larger.
 MESSAGE_BYTES = 16 << 20
 # Pauses of gRPC before it connects again, in milliseconds. By default, calls may fail for two minutes after the gateway is back.
 CHANNEL = [
