@@ -141,7 +141,7 @@ class Client:
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
-        """Declare or change a document. With `version`, the declaration must have this version; 0 means that it must not exist."""
+        """Declare or change a document. With `version`, the declaration must have this version. Version 0: it must not exist."""
         document = document_in(declaration)
         declaration = document.declaration if isinstance(document, Document) else document
         ref = ref_of(declaration)
@@ -158,7 +158,7 @@ class Client:
         self._wire.call("DELETE", path, headers=condition(version), again=dry_run)
 
     def users(self, kind: str, name: str) -> list[str]:
-        """Return the names of the declarations because of which the given declaration cannot be deleted."""
+        """Return the names of the declarations that use this declaration, and so prevent its deletion."""
         try:
             self.delete(kind, name, dry_run=True)
         except InUse as problem:
@@ -217,7 +217,7 @@ class Client:
     ) -> RowsPut:
         """Put rows into a stream. Rows with the same name `batch` are published only once; without a name, the rows get a random name.
 
-        Rows are one dict, several dicts, or a table or frame of PyArrow, polars or pandas.
+        Rows are one dict, several dicts, or a table or data frame of PyArrow, polars or pandas.
         With `force`, a stream that is fed by a source or a feed accepts the rows, too.
         """
         content, media = rows_content(rows)
@@ -238,12 +238,12 @@ class Client:
         limit: int | None = None,
         tail: int | None = None,
     ) -> RemoteResults:
-        """Return an iterator over a query's rows that begins at the oldest kept row, or after a cursor (`latest`: only new rows).
+        """Return an iterator over a query's rows, from the oldest stored row on, or after the cursor `after` (`latest`: only new rows).
 
         The iteration ends with the last row that exists now; with `follow`, it continues with new rows until the query is
-        deleted. `limit` is the maximum number of rows. With `tail`, reading begins with the last `tail` rows that are kept.
-        If rows are no longer kept, the callback `forgotten` receives the error, and the iteration continues with the next
-        kept row.
+        deleted. `limit` is the maximum number of rows. With `tail`, reading begins with the last `tail` stored rows.
+        If rows are no longer stored, the callback `forgotten` receives the error, and the iteration continues with the next
+        stored row.
         """
         for name, count in (("limit", limit), ("tail", tail)):
             if count is not None and count < 1:
@@ -267,7 +267,7 @@ class Client:
     def results_table(
         self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST
     ) -> pa.Table:
-        """Return the kept rows of a query's results as an Arrow table with at most `most` rows."""
+        """Return the stored rows of a query's results as an Arrow table with at most `most` rows."""
         import pyarrow as pa
 
         path, parts, rows = self._results_path(query, tenant), [], 0

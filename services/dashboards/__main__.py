@@ -1,4 +1,4 @@
-"""Check that the chart's dashboard files match this package; with `--write`, write them: `python -m services.dashboards`."""
+"""Check that the chart's dashboard files match this package. `python -m services.dashboards --write` writes the files."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from services.dashboards.boards import Board, Panel, Row
 from services.metrics.prometheus import LabelledSeries, Prometheus
 
 EVERYTHING = ".*"
-# Maximum number of points in a plot; more would not be visible.
+# Maximum number of points in a plot. More points would not be visible.
 POINTS = 240
 
 
@@ -47,7 +47,7 @@ class AnsweredPanel:
 def answers(
     prometheus: Prometheus, boards: Sequence[Board], span: TimeSpan, chosen: Mapping[str, str]
 ) -> Iterator[AnsweredPanel]:
-    """Yield all panels in order, with their data. `chosen` maps variables to values; a variable without a value has all values selected."""
+    """Yield all panels in order, with their data. `chosen` maps variables to values. A variable without a value has all values selected."""
     for board in boards:
         for row in board.rows:
             for panel in row.panels:

@@ -14,7 +14,7 @@ from typing import Literal
 WIDTH = 24
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
 
-# Units of rates. Grafana 10 has no unit of its own for rows or events per second: it would show the name of an unknown unit, without prefixes like K.
+# Units of rates. Grafana 10 has no unit for rows or events per second, and would show an unknown unit without prefixes like K.
 ROWS_PER_S, PER_S = "count:rows/s", "count:/s"
 
 Kind = Literal["timeseries", "stat", "table", "heatmap"]
@@ -89,7 +89,7 @@ class Row:
 
     @property
     def may_be_empty(self) -> bool:
-        """Return True if all panels of the row may be empty in a healthy system; Grafana then shows the row collapsed."""
+        """Return True if all panels of the row may be empty in a healthy system. Grafana then shows the row collapsed."""
         return bool(self.panels) and all(panel.empty_unless for panel in self.panels)
 
 
@@ -107,7 +107,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One dashboard; its `uid` is part of its address and must never change."""
+    """One dashboard. The `uid` is part of the address of the dashboard, and must never change."""
 
     uid: str
     title: str
@@ -155,7 +155,7 @@ def rate_by(labels: str, series: str, selector: str = "") -> str:
 
 
 def ratio_by(labels: str, counted: str, whole: str, selector: str) -> str:
-    """Return the PromQL for the rate of one counter divided by the rate of a second counter; empty while the second counter stands still."""
+    """Return the PromQL for the rate of one counter divided by the rate of another. The result is empty while the other does not rise."""
     return f"{rate_by(labels, counted, selector)} / ({rate_by(labels, whole, selector)} > 0)"
 
 
@@ -165,7 +165,7 @@ def quantile_by(labels: str, part: float, selector: str) -> str:
 
 
 def in_time_by(labels: str, selector: str) -> str:
-    """Return the PromQL for the part of answers within the delay target; the result is empty without answers."""
+    """Return the PromQL for the part of answers within the delay target. The result is empty without answers."""
     return ratio_by(labels, "weir_class_results_in_time_total", "weir_class_response_seconds_count", selector)
 
 

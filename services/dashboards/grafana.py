@@ -100,7 +100,7 @@ class Grafana:
         return None if folder is None else str(folder.get("title", ""))
 
     def make_folder(self, uid: str, title: str) -> None:
-        """Make a folder with this uid; a folder that another client has made meanwhile is accepted."""
+        """Make a folder with this uid. If another client has made the folder meanwhile, that folder is accepted."""
         answer = self._made("make the folder", lambda: self._face.folder.create_folder(title, uid))
         if answer is None or self.folder_title(uid) is not None:
             return
@@ -125,7 +125,7 @@ class Grafana:
             )
 
     def change_datasource(self, uid: str, datasource: Json) -> None:
-        """Overwrite a data source. The package's own call needs a numeric id, which Grafana 13 does not accept."""
+        """Overwrite a data source. The call of the package grafana-api would need a numeric id, which Grafana 13 does not accept."""
         self._json(
             "change the data source", lambda: self._api.PUT(f"/datasources/uid/{uid}", json=datasource)
         )
@@ -275,7 +275,7 @@ def tls_reason(broken: Exception) -> str:
 
 
 def checked_url(url: str, name: str) -> str:
-    """Return the address without a final slash; raise InvalidInput if it is not a plain HTTP address."""
+    """Return the address without a final slash; raise InvalidInput if the address is not a plain HTTP address."""
     # The message must not quote the address: it may contain a password.
     refused = InvalidInput("this is not an HTTP address", name, hint="write http://HOST:PORT or https://HOST")
     try:

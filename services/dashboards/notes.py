@@ -1,4 +1,4 @@
-"""Grafana annotations for moves of shares; a move that is already annotated is not annotated again."""
+"""Grafana annotations for moves of shares. Each move is annotated only once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kind_of(branch: str) -> str:
 
 
 def annotate(grafana: Grafana, notes: Sequence[Note], dry_run: bool = False) -> list[Note]:
-    """Write the notes that Grafana does not have yet, and return these notes; with `dry_run`, nothing is written."""
+    """Write the notes that Grafana does not have yet, and return these notes. With `dry_run`, write nothing."""
     grafana.version()
     if not notes:
         return []

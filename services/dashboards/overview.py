@@ -27,7 +27,7 @@ from services.dashboards.boards import (
     worst,
 )
 
-# Grafana joins the queries of a table by their labels, so all of them need the same labels.
+# Grafana joins the queries of a table by their labels, so all queries of the table need the same labels.
 A_LINE = "tenant, priority_class"
 
 AT_A_GLANCE = Row(

@@ -71,7 +71,7 @@ class Wish:
 
 
 def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
-    """Perform the actions after which Grafana has everything in `wish`, and return these actions; with `dry_run`, perform none of them."""
+    """Perform and return the actions after which Grafana has everything in `wish`. With `dry_run`, only return the actions."""
     grafana.version()
     steps = list(planned(grafana, wish))
     if not dry_run:
@@ -107,7 +107,7 @@ def perform(grafana: Grafana, step: PushStep, folder_uid: str) -> None:
 
 
 def folder_step(grafana: Grafana, wish: Wish) -> PushStep:
-    """Return the action for the folder; an existing folder keeps its title."""
+    """Return the action for the folder. The title of an existing folder is not changed."""
     title = grafana.folder_title(wish.folder_uid)
     if title is not None:
         return PushStep("folder", wish.folder_uid, title, "keep", {})
@@ -172,7 +172,7 @@ def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Js
 
 
 def looking_at(chosen: Json | None, document: Json) -> Json:
-    """Return the dashboard with the data source `chosen` selected; without `chosen`, Grafana's default Prometheus stays selected."""
+    """Return the dashboard with the data source `chosen` selected. Without `chosen`, Grafana's default Prometheus stays selected."""
     if chosen is None:
         return document
     changed = deepcopy(dict(document))
@@ -194,7 +194,7 @@ def choice_in(stored: Json) -> Json | None:
 
 
 def says_all_of(stored: Any, ours: Any, is_top: bool = True) -> bool:
-    """Return True if the JSON stored in Grafana contains everything in `ours`; the stored JSON may have additional fields."""
+    """Return True if the JSON stored in Grafana contains everything in `ours`. The stored JSON may have additional fields."""
     if isinstance(ours, Mapping):
         keys = (key for key in ours if not (is_top and key in ITS_OWN))
         # Grafana may omit empty values.

@@ -107,7 +107,7 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
         panels, below = placed(row, y)
         drawn_panels = [panel(panel_).id(next(ids)).grid_pos(place) for place, panel_ in panels]
         if row.may_be_empty:
-            # In Grafana's JSON, the panels of a collapsed row are inside the row; Grafana shows them below the row when it is expanded.
+            # In Grafana's JSON, the panels of a collapsed row are inside the row. Grafana shows the panels below an expanded row.
             for drawn_panel in drawn_panels:
                 title = title.with_panel(drawn_panel)
             built = built.with_row(title.collapsed(True))
@@ -159,7 +159,7 @@ def choice(variable: Variable, values: str) -> dashboard.QueryVariable:
     )
     if variable.is_one:
         return variable_built
-    # "All" stands for the regular expression `.*`, which also matches series with an empty label; an empty value cannot be selected.
+    # "All" stands for the regular expression `.*`, which also matches series with an empty label. An empty value cannot be selected.
     variable_built = variable_built.all_value(".*")
     return variable_built.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
 
@@ -251,7 +251,7 @@ def plot(one: Panel) -> timeseries.Panel:
         .show_points(common.VisibilityMode.NEVER)
     )
     if one.unit == "percentunit" and one.max is None:
-        # Without this soft limit, the axis of a plot with only zeros would reach 10,000%.
+        # The soft limit of the axis is for plots with only zeros. Without the limit, their axis would reach 10,000%.
         built = built.axis_soft_max(0.01)
     if one.stacked:
         built = built.stacking(draw.StackingConfig().mode(common.StackingMode.NORMAL))
@@ -277,7 +277,7 @@ def tile(one: Panel) -> stat.Panel:
 
 def lines(one: Panel) -> table.Panel:
     """Return a table with a row for each combination of label values, and a column for each query."""
-    # Grafana names the values of a single query without the query's letter.
+    # Grafana adds the letter of the query to the name of the values only if a panel has several queries.
     valued = "Value #{}" if len(one.queries) > 1 else "Value"
     named = {key if key.islower() else valued.format(key): column for key, column in one.columns.items()}
     built = (
@@ -332,7 +332,7 @@ def as_limit() -> list[model.DynamicConfigValue]:
 
 
 def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigValue]:
-    # Without a text of its own, an empty cell would show the text of the empty panel.
+    # Empty cells show a dash. Otherwise they would show the text of the empty panel.
     overrides = [value("unit", column.unit), value("noValue", "–")]
     if column.thresholds:
         written = [{"value": at, "color": color} for at, color in column.thresholds]

@@ -51,7 +51,7 @@ def of_tenant(series: str) -> str:
 
 
 def part_of_answers(series: str) -> str:
-    """Return PromQL for the rate of a counter divided by the rate of all answers, per query; a query without answers has no value."""
+    """Return PromQL for the rate of a counter divided by the rate of all answers, per query. A query without answers has no value."""
     return ratio_by("query", series, "weir_query_results_total", OF_QUERIES)
 
 

@@ -29,14 +29,14 @@ DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 
 @dataclass(eq=False)
 class AnswersForgotten(WeirError):
-    """Error for a requested row that is no longer kept. The field `next` is the number of the first row that is still kept."""
+    """Error for a requested row that is no longer stored. The field `next` is the number of the first stored row."""
 
     next: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRows:
-    """Range of the rows of a query that one unit still keeps."""
+    """Range of a query's rows that one unit still stores."""
 
     unit: str
     first: int
@@ -46,7 +46,7 @@ class UnitRows:
 
 
 def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
-    """Return the range of the query's rows that each unit of the class still keeps."""
+    """Return the range of the query's rows that each unit of the class still stores."""
     kept_units = units_of(dirs, class_name)
     if not kept_units:
         raise InvalidInput("this node keeps no answers of this class", "class", class_name)
@@ -72,7 +72,7 @@ def columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
 
 
 def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows numbered `first` to `following - 1`; raise AnswersForgotten if a row is no longer kept."""
+    """Yield the rows numbered `first` to `following - 1`; raise AnswersForgotten if a row is no longer stored."""
     schema, expected = schema_of(dirs, unit, query), first
     gathered: list[pa.RecordBatch] = []
     for answer in AnswerReader(dirs, unit).answers(query, first - 1) if first < following else ():

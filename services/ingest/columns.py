@@ -107,9 +107,9 @@ def mapped(
     policy: SchemaPolicy | None,
     timestamp_column: str | None,
 ) -> Mapped:
-    """Return the conversion of batches with the schema `given`; raise NotAccepted if the columns do not match those of the stream.
+    """Return the conversion of batches that have the schema `given`; raise NotAccepted if the columns do not match those of the stream.
 
-    Without a policy, the hints in errors name no option of the Spark connector, because the batch does not come from the connector.
+    Without a policy, the batch does not come from the Spark connector. So the hints in errors name no option of the connector.
     """
     places = places_of(stream, given)
     sources = {field.name.lower(): places.get(field.name.lower()) for field in stream.schema.fields}
@@ -265,9 +265,9 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Return a function that marks the integers of an array below `low` or above `high`.
+    """Return a function that marks those integers of an array that are below `low` or above `high`.
 
-    The function returns None if no integer of the type `given` is below `low` or above `high`.
+    The function returns None if the type `given` has no such integers.
     """
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)

@@ -98,7 +98,7 @@ class DeadLetters:
             self._log(stream).keep(producer, number, dead)
 
     def counts(self, stream: Stream) -> Mapping[str, int]:
-        """Return the number of dead rows that the stream has had, by reason and column."""
+        """Return the number of dead rows of the stream up to now, by reason and column."""
         return self._log(stream).counts if (stream.folder / FOLDER).is_dir() else {}
 
     def close(self) -> None:

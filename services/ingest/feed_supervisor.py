@@ -62,7 +62,7 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Event: time has passed, so a pause after a failure may have ended, and the failed feed may have to be started."""
+    """Event: time has passed. If the pause after a failure of a feed is over, the feed must be started again."""
 
 
 Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | Tick
@@ -150,7 +150,7 @@ class Supervisor(Generic[Spec]):
         return [command for name in list(self.feeds) for command in self._settle(name, now)]
 
     def _settle(self, name: str, now: float) -> list[Command[Spec]]:
-        """Return the commands that start or stop the feed's query, so that the query becomes as declared."""
+        """Return the commands that start or stop the feed's query, so that the query follows the feed's declaration."""
         feed = self.feeds[name]
         if feed.run == "running" and feed.declared != feed.started_as:
             feed.run = "stopping"

@@ -126,7 +126,10 @@ class FlightSettings:
         return "grpc" if self.certificate is None else "grpc+tls"
 
     def certificates(self) -> list[tuple[bytes, bytes]]:
-        """Return the contents of the certificate file and the key file; an empty list without TLS. Raise InvalidInput for an unreadable file."""
+        """Return the contents of the certificate file and the key file, or an empty list without TLS.
+
+        Raise InvalidInput if a file cannot be read.
+        """
         if self.certificate is None or self.private_key is None:
             return []
         return [
@@ -141,7 +144,7 @@ class FlightSettings:
 
 
 class FlightDoor:
-    """Flight server of a node with its published address; the server accepts calls as soon as it is constructed."""
+    """Flight server of a node, with its published address. The server accepts calls as soon as the object is constructed."""
 
     def __init__(self, settings: FlightSettings, streams: Streams, dirs: RunDirs) -> None:
         self._endpoint = dirs.endpoint
@@ -234,7 +237,7 @@ class FlightKeys(flight.ServerMiddlewareFactory):
 
 
 def answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Decorate a method so that all its exceptions become Flight errors; unexpected exceptions show only their type."""
+    """Decorate a method so that all its exceptions become Flight errors. Unexpected exceptions show only their type."""
 
     @wraps(method)
     def called(*arguments: Any) -> Answer:
@@ -378,7 +381,7 @@ class FlightServer(flight.FlightServerBase):
     def _received(
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
-        """Receive all rows of a part; return the number of rows, and the part as it is staged or published."""
+        """Receive all rows of a part. Return the number of rows, and the part in the form in which it is staged or published."""
         rows, good = 0, list[pa.RecordBatch]()
         dead: list[DeadRows] = []
         for received in batches_of(reader):
@@ -402,7 +405,7 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            # An earlier try of this call may have committed the batch. A commit removes staged parts, so the parts are missing then.
+            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes the staged parts.
             if self._is_committed(batch):
                 return again()
             raise

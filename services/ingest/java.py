@@ -16,7 +16,7 @@ from pathlib import Path
 from configs.errors import InvalidInput
 
 LEAST_VERSION = 17
-# Java module that Spark loads when it starts; minimal Java runtimes lack it.
+# Java module that Spark loads when it starts. Minimal Java runtimes lack it.
 MODULE = "jdk.incubator.vector"
 INSTALL = "install Java with `apt-get install openjdk-17-jre-headless`"
 USUAL_PLACES = Path("/usr/lib/jvm")
@@ -64,7 +64,7 @@ def find_java(
 
 
 def candidates(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
-    """Yield the Java executables in the order of the search; two paths may lead to the same file."""
+    """Yield the Java executables in the order of the search. Two paths may lead to the same file."""
     home = environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"

@@ -49,7 +49,7 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """Records of keys that were hashed with the same pepper."""
+    """Records of API keys. All keys were hashed together with the same secret, the `pepper`."""
 
     __pydantic_config__ = ConfigDict(ser_json_bytes="hex", val_json_bytes="hex")
 

@@ -57,7 +57,7 @@ class CommitParts(OfBatch):
 
 
 class ResultsRequest(Message):
-    """Request for the range of rows of a query that each unit of its class still keeps."""
+    """Request for the range of a query's rows that each unit of the query's class still stores."""
 
     class_name: Annotated[Name, Field(alias="class")]
     query: str

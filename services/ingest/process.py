@@ -116,7 +116,7 @@ class IngestProcess:
     def progress(self) -> list[FeedProgress]:
         """Return the last reported progress of each feed. Restarts of the process count as restarts of the feed.
 
-        Rows that a killed process has published but not reported are not counted; the gateway's counts include such rows.
+        Rows that a killed process has published but not reported are missing. Only the gateway's counts include such rows.
         """
         with self._lock:
             left_s = self._retry_at - time.monotonic()
@@ -275,7 +275,7 @@ class Child:
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
 
     def _said(self) -> str:
-        """Return the JVM's message about why the JVM could not start; empty without such a message."""
+        """Return the JVM's message about why the JVM could not start, or an empty text if there is no such message."""
         with (self._job.folder / OUTPUT).open("rb") as output:
             output.seek(self._said_from)
             said = LAST_WORDS.search(output.read().decode(errors="replace"))
@@ -323,7 +323,7 @@ def group_members(group: int) -> list[int]:
 
 
 def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
-    """Wait until the processes of these file descriptors have ended, but at most `at_most_s`; then close the descriptors."""
+    """Wait at most `at_most_s` seconds until the processes of these file descriptors have ended. Then close the descriptors."""
     until = time.monotonic() + at_most_s
     for process in processes:
         select.select([process], [], [], max(0.0, until - time.monotonic()))
@@ -380,7 +380,7 @@ def input_lines() -> Iterator[bytes]:
 
 
 def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
-    """Put jobs into the inbox until standard input ends; CHILD_STOP_S later, kill this process group if it still runs."""
+    """Put jobs into the inbox until standard input ends. If this process group still runs CHILD_STOP_S later, kill the group."""
     for line in lines:
         inbox.put(JOB_JSON.validate_json(line))
     inbox.put(None)
@@ -396,7 +396,7 @@ class Teller:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def __call__(self, **told: Any) -> None:
-        # If the pipe is broken, the parent has ended; the child then stops at the end of its standard input.
+        # If the pipe is broken, the parent has ended. The child then stops, because its standard input ends.
         with suppress(BrokenPipeError):
             self._out.write(json.dumps(told).encode() + b"\n")
             self._out.flush()

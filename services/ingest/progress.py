@@ -22,10 +22,10 @@ EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+: .+)$", re.MULTILINE)
 # Pattern of a failed call from Python to Java: one line names the call, and the next line names the Java exception.
 JAVA_EXCEPTION = re.compile(r"^An error occurred while calling \S+\n: [\w.$]+: (.+)$", re.MULTILINE)
 # Text in the Python traceback of a failed call to Java, and pattern of the Java exceptions that follow the traceback.
-# The message of a Java exception may have several lines, which are not indented; the lines of its stack are indented.
+# The message of a Java exception may have several lines, without indentation. The lines of the stack are indented.
 PY4J = "Py4JJavaError: An error occurred while calling"
 JAVA_CAUSE = re.compile(r"^(?:Caused by)?: ([\w.$]+: .+(?:\n(?!Caused by: )\S.*)*)", re.MULTILINE)
-# Start of a Spark exception that only says that a task has failed. The next exception in the text names the cause of the failure.
+# First words of a Spark exception that says only that a task has failed. The next exception in the text names the cause.
 SPARK_ITSELF = "org.apache.spark.SparkException: "
 JAVA_PACKAGE = re.compile(r"^(?:[a-z][\w$]*\.)+(?=[A-Z][\w$]*: )")
 # Patterns of two parts of a Spark exception: the error class before the message, and the SQL state after the message.
@@ -93,7 +93,7 @@ class ToldFeeds:
 
 @dataclass
 class FeedCounts:
-    """Part of a feed's progress that is counted from Spark's reports about micro-batches, over all runs of the feed's query."""
+    """Progress of a feed, as far as Spark's reports about micro-batches show it, over all runs of the feed's query."""
 
     progress: FeedProgress
     run: str | None = None
@@ -102,7 +102,7 @@ class FeedCounts:
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
-        """Count those reports that are new; the oldest report is first. Return True if a new report is about a completed micro-batch."""
+        """Count the new reports of a list that begins with the oldest. Return True if one of them is about a completed micro-batch."""
         done = False
         for report in told:
             place = (str(report["runId"]), int(report["batchId"]), str(report["timestamp"]))

@@ -24,7 +24,7 @@ from configs.documents.spark_streams import SECRET, StreamsFile
 QUERY_STOP_MS = 3000
 # Maximum seconds from the end of the session to the end of the JVM. The JVM normally ends within half a second.
 JVM_STOP_S = 2.0
-# Number of reports about micro-batches that Spark keeps; reports that were not polled before are lost.
+# Number of reports about micro-batches that Spark keeps. Reports that were not polled before are lost.
 REPORTS = 16
 LOG, SCRATCH = "spark.log", "scratch"
 LOGGING = """\
@@ -64,7 +64,7 @@ NOT_OURS = ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPAR
 
 
 def start_session(file: StreamsFile, folder: Path, java_home: Path) -> SparkSession:
-    """Start the only session of this process, with its files in `folder`; the JVM inherits the environment of the process.
+    """Start the only session of this process, with its files in `folder`. The JVM inherits the environment of the process.
 
     The path of the folder must be absolute, because the JVM has another working folder.
     """
@@ -148,7 +148,7 @@ def stop_session(session: SparkSession) -> None:
         gateway.shutdown()
     if process is None:
         return
-    # The JVM exits at the end of its input.
+    # The JVM exits when its standard input is closed.
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()

@@ -279,9 +279,9 @@ class FeedQuery:
         )
 
     def _caught_up(self) -> float | None:
-        """Return a time in seconds since 1970: all rows that the source had at this time are published. Return None if unknown.
+        """Return the latest known time for which all rows that the source had then are published; None if no time is known.
 
-        If a trigger found nothing to read, all rows that the source had one trigger interval earlier are published.
+        The time is in seconds since 1970. If a trigger finds nothing to read, the time becomes the present minus one trigger interval.
         """
         if self._query is not None:
             status = self._query.status
@@ -349,9 +349,9 @@ class FeedQuery:
 
 
 def seen_from(source: SourceSettings, why: str) -> str:
-    """Return an addition to the error message `why`: the folder at which the source's relative path starts, as in " (relative to /data)".
+    """Return the folder at which the source's relative path starts, in the form " (relative to /data)", to be added to the error `why`.
 
-    The addition is empty if the message contains no relative path.
+    Return an empty text if the error contains no relative path.
     """
     path = path_of(source)
     is_relative = path and path in why and "://" not in path and not os.path.isabs(path)

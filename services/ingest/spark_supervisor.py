@@ -65,7 +65,7 @@ class Brings:
         return [progress_by_feed.get(name) or replace(unknown, feed=name) for name in self._declared]
 
     def stop(self) -> None:
-        """Stop all processes; no process is started afterwards. A second call has no effect."""
+        """Stop all processes, and start none afterwards. A second call has no effect."""
         with self._lock:
             self._stopped = True
             ending = list(self._processes)
@@ -129,7 +129,7 @@ class FollowedFeeds:
         brings: Bringing,
         alive: Path | None = None,
     ) -> None:
-        """Store two functions, which request the declared feeds and report progress. Each call of `look` touches the file `alive`."""
+        """Store the functions that request the declared feeds and report progress. Each call of `look` touches the file `alive`."""
         self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
         self._said: WantedFeeds | None = None
         self._due = float("-inf")

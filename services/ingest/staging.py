@@ -42,7 +42,7 @@ class NotStaged(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """Identity of a batch: its stream, producer and number. If a stream was dropped, a new stream with its name is another stream."""
+    """Identity of a batch: its stream, producer and number. A dropped stream and a new stream with the same name differ."""
 
     stream: Stream
     producer: str
@@ -89,7 +89,7 @@ class Staging:
         self._bytes_max, self._untouched_s, self._clock = bytes_max, untouched_s, clock
         self._lock = threading.Lock()
         self._bytes = 0
-        # Batches in the order of their last access; the batch with the oldest access comes first.
+        # Batches in the order of their last access: the batch that was not accessed for the longest time comes first.
         self._batches: dict[BatchKey, StagedBatch] = {}
 
     @contextmanager

@@ -77,7 +77,7 @@ class DeadlineSockets:
                 self._looks.remove(look)
 
     def close(self) -> None:
-        """Shut down the sockets of all fetches, also of fetches that begin later. A second call has no effect."""
+        """Shut down the sockets of all fetches in progress, and of each fetch that begins later. A second call has no effect."""
         self._closed.set()
         with self._lock:
             for look in self._looks:

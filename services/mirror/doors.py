@@ -1,6 +1,6 @@
 """Connections of a mirror to a running system, to publish rows and to read the answers of the lookups query.
 
-The lookups query is a query of a tenant. Each of its answers names an object of the mirror that was used.
+The lookups query is a query of a tenant. Each of its answers names an object of the mirror, and counts as a use of this object.
 
 `RemoteDoor` is for a client of a service. `SystemDoor` is for the process that runs the system's service.
 """

@@ -61,7 +61,7 @@ def stream_of(mirror: Mirror) -> StreamDeclaration:
 
 
 def check_addresses(mirror: Mirror, password: str) -> None:
-    """Raise InvalidInput if an address contains a password, which would be shown, or if a password is given without a user."""
+    """Raise InvalidInput if an address contains a password, because addresses are shown, or if there is a password but no user."""
     secrets_there = list(credentials(mirror))
     if any(secret for _, secret in secrets_there):
         hint = "remove the password from the address, and set options.password"

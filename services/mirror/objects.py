@@ -47,7 +47,7 @@ BODY_BYTES_MAX = 1 << 20
 KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
-# Maximum length of an ETag or Last-Modified header that is stored; longer headers are ignored.
+# Maximum length of an ETag or Last-Modified header that is stored. Longer headers are ignored.
 MARK_MAX = 1000
 OK, NOT_MODIFIED = 200, 304
 # Assumed maximum difference between the clock of an HTTP server and the clocks of the systems behind the server.
@@ -183,7 +183,7 @@ class HttpObjects:
                 limits=httpx.Limits(max_keepalive_connections=1),
                 headers=HEADERS,
             )
-            # Sockets that a fetch may use: one for the first request, one per redirect, and one that is kept from an earlier fetch.
+            # Sockets that a fetch may use: one for the first request, one per redirect, and one that is still open from an earlier fetch.
             self._own.sockets = deque[socket.socket](maxlen=REDIRECTS_MAX + 2)
             self._clients.append(client)
         return client

@@ -63,7 +63,7 @@ NOTHING = MirrorStatistics(
 
 @dataclass(slots=True)
 class Looked:
-    """Result of one poll of an object; a failure until the object has been fetched."""
+    """Result of one poll of an object. The result is a failure until the object has been fetched."""
 
     one: int
     asked_at: float
@@ -75,7 +75,7 @@ class Looked:
 
 
 class Polling:
-    """Polling of one mirror; `run` is called in a separate thread."""
+    """Polling of one mirror. The method `run` polls, and is called in a separate thread."""
 
     def __init__(
         self, mirror: Mirror, objects: Objects, publish: Publish, name: str, secrets: Sequence[str] = ()
@@ -94,7 +94,7 @@ class Polling:
         self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
         self._uses: queue.Queue[str] = queue.Queue(USES_WAITING_MAX)
         self._lock = threading.Lock()
-        # Time at which each object was last published; infinity for unpublished objects, which need not be published again.
+        # Time at which each object was last published. Infinity means that the object was never published.
         self._brought_at = [math.inf] * len(self.keys)
         self._unknown_uses = 0
         self._bytes = 0.0
@@ -103,7 +103,7 @@ class Polling:
         """Pairs of a time and the total bandwidth spent until this time, for the last RATE_S seconds."""
 
     def used(self, key: str) -> None:
-        """Count a use of the object with this key. If the queue of uses is full, an unknown key is counted instead."""
+        """Count a use of the object with this key. If the queue of uses is full, the use counts as a use of an unknown object."""
         try:
             self._uses.put_nowait(key)
         except queue.Full:
@@ -235,9 +235,9 @@ class Polling:
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
-    """Return the bandwidth spent per second, from the first to the last pair (time, total spent bandwidth).
+    """Return the bandwidth spent per second between the first and the last pair. A pair is (time, bandwidth spent until then).
 
-    The result is 0 if corrections have lowered the total.
+    The result is 0 if corrections have lowered the spent bandwidth.
     """
     if len(spent) < 2:
         return 0.0

@@ -51,7 +51,7 @@ class MirrorProblems:
         self._last: Problem | None = None
 
     def count(self, text: str, times: int, last: str = "") -> None:
-        """Count a problem under its `text`, and store the text `last` as the last problem. The text `last` also names the object."""
+        """Count a problem by its `text`. The text `last`, which also names the object, is stored as the last problem."""
         text, last = hidden(text, self._secrets), hidden(last or text, self._secrets)
         with self._lock:
             is_listed = text in self._counts or len(self._counts) < PROBLEMS_MAX
@@ -72,7 +72,7 @@ class MirrorProblems:
 
 
 class RowPublisher:
-    """Publisher of a mirror's rows; `run` is called in a separate thread."""
+    """Publisher of a mirror's rows. The method `run` publishes, and is called in a separate thread."""
 
     def __init__(self, publish: Publish, name: str, problems: MirrorProblems) -> None:
         """Store the function `publish`, which publishes one batch. The names of all batches begin with `name`."""

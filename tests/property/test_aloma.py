@@ -113,7 +113,7 @@ def test_an_idle_class_stops_shedding_within_a_hundred_cycles(
 
 @dataclass
 class FluidQueue:
-    """Queue of work, served in order; the response time of work is the time that the work spent in the queue."""
+    """Queue of work, served in order of arrival. The response time of work is the time that the work spent in the queue."""
 
     capacity: float
     now: float = 0.0
@@ -143,7 +143,7 @@ class FluidQueue:
 
 @dataclass(frozen=True)
 class Seen:
-    """Response time of a load cycle divided by the delay target, and the served work divided by the capacity."""
+    """Figures of a load cycle: its mean response time as a part of the delay target, and its served work as a part of the capacity."""
 
     response: float  # Mean response time, as a fraction of the delay target
     served: float  # Work done in the cycle, as a fraction of the capacity

@@ -1,4 +1,4 @@
-"""Readers of logs of answers that drop their oldest rows: each reader gets each kept row once, and a notice about dropped rows."""
+"""If a log of answers drops its oldest rows, each reader gets each stored row once, and a notice about the dropped rows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows_there(folder: Path, text: str) -> set[int]:
 
 @dataclass
 class SlowReader:
-    """Reader with its own speed. It stores the number of the last row that it has received since the query was last added."""
+    """Reader with a certain speed, and with the number of the last row that the reader received since the query was last added."""
 
     spots: dict[int, Spot]
     end: int | None
@@ -157,7 +157,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     @rule(row=st.integers(0, 3000), limit=st.integers(1, 100))
     def read_a_page(self, row: int, limit: int) -> None:
-        """Read a page of the kept rows from number `row` on. If this row was dropped, check that the error names the first kept row."""
+        """Read a page of rows from number `row` on. If this row was dropped, check that the error names the first stored row."""
         results = Results(LocalPlaces(self.dirs), piece_rows=16)
         given, kept = self.log.given["q"], rows_there(self.folder, self.log.text)
         row = min(row, given)

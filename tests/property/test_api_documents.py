@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 Data = dict[str, Any]
 Steps = tuple[str | int, ...]
-# Number of examples per test: few, because each example creates its own catalog.
+# Number of examples per test. The number is small, because each example creates a new catalog.
 EXAMPLES = 30
 
 GOOD: list[Data] = [
@@ -197,7 +197,7 @@ def everything(api: Api) -> tuple[Any, ...]:
 
 
 def send(api: Api, method: str, path: str, content: bytes, media: str = "application/json") -> httpx.Response:
-    """Send a request; a refusal must be a short problem document and must change nothing."""
+    """Send a request. A refusal must be a short problem document and must change nothing."""
     before = everything(api)
     answer = api(method, path, content=content, headers={"Content-Type": media})
     assert answer.status_code < 500, answer.text

@@ -288,7 +288,7 @@ def names_in(value: Any, schemas: dict[str, Any]) -> set[str]:
 def test_the_used_bandwidth_is_never_negative_when_the_charge_for_a_poll_is_corrected(
     polls: list[tuple[float, float, float]],
 ) -> None:
-    """Check bandwidth that is charged by the last known size of an object, and corrected when the received size is known."""
+    """Check that the bandwidth spent per second is not negative, though a charge is corrected when the received size is known."""
     now, spent, samples = 0.0, 0.0, [(0.0, 0.0)]
     for after_s, expected, brought in polls:
         for charge in (expected, brought - expected):

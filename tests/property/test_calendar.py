@@ -1,4 +1,4 @@
-"""A calendar returns each item once, when the item is due; it is compared with a set."""
+"""A calendar, compared with a set: the calendar returns each item once, when the item is due."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,4 @@
-"""A window's answer carries the arrival time of the tuple that closed the window, even if the query filters
-that tuple out and however the input is cut into trains.
+"""The arrival time in a window's answer is that of the tuple that closed the window, for any cut of the input into trains.
 
 1. Over one stream, a window is closed by the first tuple that is past its end by the stream's lateness, even
    if a filter drops the tuple.
@@ -30,7 +29,7 @@ JOIN = (
 )
 TWO, ONE = "INTERVAL '2 seconds'", "INTERVAL '1 second'"
 WINDOWED = "SELECT count(*) AS c FROM ({}) AS q [RANGE 4 SECONDS SLIDE 2 SECONDS]"
-# For each query, the streams that close its windows, with the half seconds that a stream must be past the end of a window.
+# Streams that close the windows of each query. The number says by how many half seconds a stream must be past the end of a window.
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "SELECT count(*) AS c FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x > 0": {"s": 0},
     "SELECT k, count(*) AS c FROM s [RANGE 2 SECONDS] GROUP BY k": {"s": 0},
@@ -59,7 +58,7 @@ def rows_of(some: Sequence[Reading]) -> list[Row]:
 
 
 class Answered:
-    """Class with one query, and the arrival time in the answer of each window, by the end of the window."""
+    """Class with one query. The arrival time in the answer of each window is stored by the end of the window."""
 
     def __init__(self, sql: str, train_max: int = 10_000) -> None:
         self.arrivals: dict[int, float] = {}
@@ -112,7 +111,7 @@ def test_a_window_closed_by_the_clock_has_the_clocks_time_as_arrival() -> None:
 
 
 def reached(some: Sequence[Row], name: str, arrivals: Arrivals, time: int, end: float) -> float:
-    """Return the arrival time of the first tuple that moves the watermark to `time` or beyond; `end` without such a tuple."""
+    """Return the arrival time of the first tuple that moves the watermark to `time` or beyond, or `end` if no tuple does."""
     passed = (
         at for row, at in zip(some, arrivals.tolist(), strict=True) if row["ts"] - lateness(name) >= time
     )
@@ -174,7 +173,7 @@ def test_a_window_has_the_arrival_of_its_closing_tuple_however_the_input_is_cut(
 def test_a_class_without_turns_queues_a_bounded_number_of_clock_advances(
     some: list[Reading], times: list[int], again: int
 ) -> None:
-    """Check that a turn after each advance of the clock gives the same windows and arrivals as one turn after all advances."""
+    """Check that several turns, one after each advance of the clock, give the same windows and arrivals as one turn at the end."""
     found = []
     for in_turns in (True, False):
         answered = Answered(WINDOWED.format(UNION))

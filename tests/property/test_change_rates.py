@@ -1,4 +1,4 @@
-"""The poller of mirrors: estimates of change rates and interests, and the poller's core in virtual time, compared with slow oracles.
+"""The poller of mirrors: estimates of change rates and interests, and the poller's core in virtual time, compared with slow computations.
 
 The numbered properties are those of `scheduler.mirrors.change_rates` and `scheduler.mirrors.poller`.
 """
@@ -75,7 +75,7 @@ def test_estimates_of_change_rates_are_right_on_average_at_irregular_intervals(
 def test_estimates_of_change_rates_do_not_depend_on_how_often_they_are_read(
     seen: Sequence[tuple[int, float, bool | None]],
 ) -> None:
-    """Give two estimators the same polls. Read the rates of estimator `often` at each None, and the rates of `once` only at the end."""
+    """Give two estimators the same polls. The rates of `often` are read at each None, the rates of `once` only at the end."""
     often, once = ChangeRates(5), ChangeRates(5)
     for one, interval, changed in seen:
         if changed is None:
@@ -103,7 +103,7 @@ def test_objects_without_polls_get_the_rate_of_the_polled_objects() -> None:
 
 @given(st.floats(1e-6, 50), st.integers(0, 2**32))
 def test_the_freshness_formula_equals_the_mean_fresh_part_of_an_interval(x: float, seed: int) -> None:
-    # Mean fresh part of an interval between two polls. A fraction e^−x of all intervals stays fresh to the end.
+    # Mean fresh part of an interval between two polls. With x changes per interval, a fraction e^−x of all intervals has no change.
     whole = -math.expm1(-x) / x
     assert math.exp(-x) + -math.expm1(-x) * fresh_part(x) == pytest.approx(whole, rel=1e-6)
 

@@ -397,7 +397,7 @@ class World:
     def _take(self, life: tuple[str, int], query: str, payload: memoryview) -> None:
         count, key = (*life, query), (class_of(life[0]), query)
         for answer in answers_of(payload, query):
-            # The row numbers of a query have no gaps; a query that is declared again starts at row 0.
+            # The row numbers of a query have no gaps. A query that is declared again starts at row 0.
             assert answer.first in (0, self._counts.get(count, 0)), (key, answer.first)
             self._counts[count] = answer.first + len(answer.train)
             # An answer of a window begins with one more column, the start of the window.

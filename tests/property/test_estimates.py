@@ -43,7 +43,7 @@ def row(some: Shed) -> Row:
 def ran(
     sql: str, some: Sequence[Shed], sizes: Sequence[int] = (), train_max: int = 10_000
 ) -> list[tuple[Any, ...]]:
-    """Offer the tuples in trains of the given sizes, which are split where the kept fraction changes, and return the query's answers."""
+    """Offer the tuples in trains of these sizes, and return the query's answers. A train ends early where the kept fraction changes."""
     run, left = Run([plan_query("q", sql, CATALOG)], train_max), iter(sizes)
     for kept, group in itertools.groupby(some, lambda one: one[3]):
         members = [row(one) for one in group]

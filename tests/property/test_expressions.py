@@ -211,7 +211,7 @@ class Trees:
                 return Case(tuple(branches), tree(), type_)
             case 3:
                 made = call(self.pick(["greatest", "least"]), tree(), tree())
-                # If both 0.0 and −0.0 are given, `greatest` and `least` may return either value. Adding 0.0 turns −0.0 into 0.0.
+                # If both 0.0 and −0.0 are arguments, `greatest` and `least` may return either value. Adding 0.0 turns −0.0 into 0.0.
                 return call("add", made, Literal(0.0, type_)) if type_.is_float else made
             case 4:
                 source = self.pick([one for one in TYPES if castable(one, type_) and one != type_])
@@ -313,7 +313,7 @@ class Trees:
                 return call(self.pick(["trim", "ltrim", "rtrim"]), tree(), *characters)
             case 4:
                 return call("replace", tree(), self.leaf(STRING), self.leaf(STRING))
-        # Other float32 values than those in the table may have two equally short texts, between which DuckDB and Weir choose differently.
+        # Some float32 values, but none in the table, have two equally short texts, of which DuckDB and Weir choose different ones.
         other = self.pick(list(TYPES))
         argument = self.leaf(other) if other == FLOAT32 else tree(other)
         return call(self.pick(["append", "concat"]), tree(), argument)
@@ -489,8 +489,8 @@ def is_conditional(expression: Expression) -> bool:
 def wavers(expression: Expression) -> bool:
     """Return True if DuckDB may return a value for a row that fails in Weir.
 
-    DuckDB skips an argument if another argument is NULL in all evaluated rows. Under TRY, DuckDB evaluates one row at a time. Then a CASE
-    can have the same effect.
+    DuckDB skips an argument if another argument is NULL in all evaluated rows. Under TRY, DuckDB evaluates one row at a time,
+    so that a CASE can also make DuckDB skip an argument.
     """
     if (
         isinstance(expression, Call)

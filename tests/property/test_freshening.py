@@ -1,4 +1,4 @@
-"""Refresh frequencies of mirrored objects, compared with the condition for an optimum, a slow oracle, and other allocations.
+"""Refresh frequencies of mirrored objects, compared with the condition for an optimum, a slow search, and other allocations.
 
 The numbered properties are those of `scheduler.mirrors.freshening`.
 """
@@ -68,7 +68,7 @@ def test_no_other_allocation_of_bandwidth_has_a_higher_perceived_freshness(
             assert perceived_freshness(p, rate, one) <= best + 1e-9
 
 
-# Objects for which the drawn bandwidth is scarce, so that additional bandwidth has a measurable worth.
+# Objects that could use more than the drawn bandwidth, so that additional bandwidth has a measurable worth.
 moderate = st.tuples(st.floats(0.1, 10), st.floats(0.1, 3), st.floats(0.5, 2))
 
 
@@ -85,7 +85,7 @@ def test_refresh_frequencies_equal_those_found_by_slow_bisection(
 
 
 def bisected(some: list[Object], bandwidth: float) -> list[float]:
-    """Return the frequencies, found by nested bisection on the derivative of the freshness F (footnote 7 of the thesis)."""
+    """Return the optimal frequencies, found by nested bisection on the derivative of the freshness (footnote 7 of Carney's thesis)."""
 
     def slope(f: float, rate: float) -> float:
         x = rate / f

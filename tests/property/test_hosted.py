@@ -80,7 +80,7 @@ class Input:
     batches: dict[str, list[Train]] = field(default_factory=lambda: {"readings": [], "alerts": []})
     order: list[tuple[str, int]] = field(default_factory=list)
 
-    forgotten: Counter[str] = field(default_factory=Counter)  # Number of the first kept batch, by stream
+    forgotten: Counter[str] = field(default_factory=Counter)  # Number of the first stored batch, by stream
 
     def fetch(self, stream: str, number: int) -> Train | None:
         if number < self.forgotten[stream]:
@@ -168,7 +168,7 @@ class Host:
                 self._read(stream, number, self.given.rows(stream, number + 1))
 
     def _read(self, stream: str, number: int, upto: int) -> None:
-        """Read one batch. Earlier rows that were not read and are no longer kept count as failed."""
+        """Read one batch. Earlier rows that were not read and are no longer stored count as failed."""
         batch, (following, rows) = self.given.fetch(stream, number), self.hosted.following()[stream]
         if batch is None:
             return
@@ -247,7 +247,7 @@ def events(seed: int) -> Iterator[str]:
 
 
 def lived(host: Host, course: int, length: int) -> Iterator[str]:
-    """Run random events on a host. Two more batches have arrived each time the host reads."""
+    """Run random events on a host. Before each read of the host, two more batches arrive."""
     arrived = 0
     for event in islice(events(course), length):
         if event == "read":

@@ -52,7 +52,7 @@ class Tenant:
 
 @dataclass
 class Backlog:
-    """Queue of a class. Each parcel of work is [moment of arrival, remaining work]; the oldest parcel is first."""
+    """Queue of a class. Each parcel of work is [moment of arrival, remaining work]. The oldest parcel is first."""
 
     tenant: Tenant
     keep: float = 1.0

@@ -43,7 +43,7 @@ def trains(some: Sequence[tuple[float, int]], sizes: Sequence[int]) -> list[list
 
 
 def admitted(parts: Sequence[Sequence[Arrived]], limit: int) -> list[Arrived]:
-    """Return the tuples that are accepted. A new group needs room, and a group takes room while an open window has a tuple of it."""
+    """Return the tuples that are accepted. A new group needs room. A group takes room while an open window has a tuple of the group."""
     held: list[Arrived] = []
     found: list[Arrived] = []
     for part in parts:

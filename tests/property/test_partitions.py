@@ -1,4 +1,4 @@
-"""Properties of the thesis's partitions of mirrored objects, for any objects. `bench.papers.partitions` numbers them."""
+"""Properties of the partitions of mirrored objects in Carney's thesis. `bench.papers.partitions` numbers the properties."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Properties of the schedules of periodic queries, numbered in `periods.py` and `tasks.py`, compared with
 brute force.
 
-Costs are counted update by update over the hyperperiod. The sub-groups that may run follow from the time to
-each sub-group's deadline, decremented by one per update as in the paper's algorithms.
+Costs are counted update by update over the hyperperiod, the least common multiple of all periods. The sub-groups
+that may run follow from the time to each sub-group's deadline, which falls by one per update as in Golab's paper.
 """
 
 from __future__ import annotations
@@ -131,13 +131,14 @@ class TestPeriods:
         assert conservative.cost <= rate + 1e-9
 
 
-# -- the algorithms of the paper, written out step by step -----------------------------------------------
+# -- the algorithms of Golab's paper, step by step -------------------------------------------------------
 
 
 @dataclass
 class Written:
-    """Algorithms 1 to 3 of the paper, in which d is the time to a sub-group's deadline. After a run in time, the
-    next run is at a multiple of the period.
+    """Algorithms 1 to 3 of Golab's paper, in which d is the number of updates until a sub-group's deadline.
+
+    After a run in time, the next run is at a multiple of the period.
     """
 
     kind: str
@@ -155,7 +156,7 @@ class Written:
         self.d = {name: d - 1 for name, d in self.d.items()}
 
     def may_run(self) -> list[set[str]]:
-        """Return every set of sub-groups that the algorithm allows to run together at the current update."""
+        """Return every set of sub-groups that Golab's algorithm allows to run together at the current update."""
         lowest = min(self.d.values())
         if lowest > 0:
             return []
@@ -210,7 +211,7 @@ schedules = st.one_of(
     st.tuples(st.sampled_from(["conservative", "hybrid", "aggressive"]), st.sampled_from(["off", "late", "late-pending"])),
     st.tuples(st.just("none"), st.just("off")),
 )  # fmt: skip
-# For each update, the number of runs of sub-groups for which there is time after the update.
+# Number of sub-groups that have time to run after each update.
 capacities = st.lists(st.integers(0, 3), max_size=25)
 
 
@@ -312,8 +313,9 @@ class One:
 
 
 def tasks_due_at_once(ones: list[One], order: Order) -> PeriodicScheduler:
-    """Return a scheduler with one due task per item. Each task has its own synopsis; the interval of the
-    synopsis is the time to the task's deadline.
+    """Return a scheduler with one due task per item of `ones`. Each task has a separate synopsis.
+
+    The interval of the synopsis is the time to the task's deadline.
     """
     scheduler = PeriodicScheduler(periodic_of("conservative", order=order))
     for place, one in enumerate(ones):

@@ -22,7 +22,10 @@ loads = st.sampled_from([0.0, 0.1, 0.3, 0.95]) | st.floats(0, 4)
 
 @st.composite
 def shards(draw: st.DrawFn, seated: bool = True) -> list[Shard]:
-    """Draw shards of up to eight classes. Some shards already have seats, in their own or shared hosts; the nodes of seats may be gone."""
+    """Draw shards of up to eight classes. Some shards have a seat, in a host with or without other shards.
+
+    The node of a seat may be gone.
+    """
     made = []
     for class_name in range(draw(st.integers(0, 8))):
         count, weight = draw(st.integers(1, 3)), draw(st.integers(1, 8))

@@ -1,6 +1,4 @@
-"""Admission plans are monotonic: a class that does not get what it declares still does not get it if it asks
-for more or may lose less.
-"""
+"""A class that an admission plan refuses is also refused if the class asks for more, or may lose less."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ from sim.admission.situation import ClassLoad, InputLoad, Situation
 
 pytestmark = pytest.mark.slow
 
-# Tolerances: a plan comes from simulated runs with random arrivals, so smaller differences may be random.
+# Tolerances: a plan comes from simulated runs with random arrivals, so differences below these values may be random.
 MORE, LESS = 1.3, 0.1
-# Factor by which a target may be missed at random, because a class that sheds answers its tuples just in time.
+# Factor by which a target may be missed at random. A class that sheds input has response times just below its target.
 NEAR = 1.05
 # Failing examples are not shrunk, because that would take thousands of plans.
 FEW = settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -40,7 +40,7 @@ def test_every_operator_with_input_runs_and_sources_run_last(
         second += 1.0
         step = steps.pop() if steps else 6
         if step < 4:
-            # Some tuples appear inside the network without a call of a source, as when the clock closes a window.
+            # Some tuples enter the network behind the sources, for example when the clock closes a window.
             enter(data.draw(st.integers(0, len(operators) - 1)), step + 1)
             continue
         if step == 4:

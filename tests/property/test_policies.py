@@ -1,5 +1,4 @@
-"""Properties of every level-2 policy, and each policy's formula evaluated for all ready operators at every
-pick.
+"""Properties of every policy, and each policy's formula evaluated for all ready operators at every pick.
 
 The formulas are computed here from costs and selectivities by following the tuples downstream, not with the
 segments that the policies themselves use.
@@ -47,7 +46,7 @@ def graphs(draw: st.DrawFn) -> UtilityGraph:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Draw up to seven operators; each feeds at most two later operators, and two adjacent operators may form a join."""
+    """Draw up to seven operators. Each operator feeds at most two later operators, and two adjacent operators may form a join."""
     size = draw(st.integers(1, 7))
     downstream = [
         tuple(sorted(draw(st.sets(st.integers(number + 1, size - 1), max_size=2))))
@@ -153,7 +152,7 @@ def answers(
     clock: Callable[[float], float] = float,
     queued: Mapping[int, float] | None = None,
 ) -> Iterator[Picked]:
-    """Make the calls, and yield every pick. `clock` is the policy's clock; `queued` has the operators that are ready at first."""
+    """Make the calls of `script`, and yield every pick. `clock` is the policy's clock. `queued` has the operators ready at first."""
     heads = dict(queued or {})
     tuples = dict.fromkeys(heads, 1)
     believed = script.start
@@ -201,7 +200,7 @@ def answers_and_cost(believed: NetworkEstimates, start: int) -> tuple[dict[int, 
 
 
 def ideal(believed: NetworkEstimates, root: int) -> float:
-    """Return T: the cost of all operators that have to run for an answer, including both sides of joins."""
+    """Return T, the processing time of an answer that waits for nothing: the cost of all its operators, on both sides of joins."""
     operators, needed = believed.network.operators, {root}
     while True:
         more = {
@@ -303,9 +302,9 @@ def every_path(network: Network) -> list[list[int]]:
 
 
 def chain(believed: NetworkEstimates, x: int) -> float:
-    """Return the slope at operator `x` of the progress chart's lower convex envelope, on the path with the steepest slope.
+    """Return the steepest slope at operator `x` that the lower convex envelope of a progress chart has, of all paths through `x`.
 
-    The progress chart shows the memory of a tuple over its processing time.
+    The progress chart of a path shows the memory that a tuple takes over its processing time.
     """
     return max(envelope_slope(believed, path, x) for path in paths_through(believed.network, x))
 
@@ -328,7 +327,10 @@ def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> f
 
 
 def tuples_at(believed: NetworkEstimates, run: Sequence[int]) -> list[float]:
-    """Return how many tuples reach each operator of a part of a path for one entering tuple; the last number is how many leave the part."""
+    """Return the mean number of tuples at each operator of a part of a path, for one tuple that enters the part.
+
+    The last number is the number of tuples that leave the part.
+    """
     return [
         math.prod(believed.estimates[above].selectivity for above in run[:n]) for n in range(len(run) + 1)
     ]
@@ -356,7 +358,7 @@ def released(believed: NetworkEstimates, path: Sequence[int], run: Sequence[int]
 def pieces(
     believed: NetworkEstimates, path: Sequence[int], extends_run: Callable[[float, float], bool], most: int
 ) -> list[tuple[int, ...]]:
-    """Return the path cut into at most `most` segments."""
+    """Return the path cut into at most `most` parts."""
     found: list[tuple[int, ...]] = [(path[0],)]
     for before, one in itertools.pairwise(path):
         alone = [released(believed, path, [number]) for number in (before, one)]
@@ -566,7 +568,7 @@ def test_a_clustered_policy_picks_the_oldest_operator_of_a_cluster(
         every = [math.log(phi(kind, picked.believed, one)) for one in range(len(picked.believed.estimates))]
         width = max(max(every) - min(every), 1e-9) / clusters
         place = [(one - min(every)) / width for one in every]
-        # Operators on the border of two clusters are left out, because rounding may put such an operator into either cluster.
+        # Operators on the border of two clusters (groups of similar priority) are left out, because rounding may put them into either.
         clear = [one for one in picked.heads if abs(place[one] - round(place[one])) > 1e-6]
         mates = [one for one in clear if int(place[one]) == int(place[picked.operator])]
         assert picked.operator not in clear or picked.heads[picked.operator] == min(
@@ -605,7 +607,7 @@ def test_with_clustered_processing_one_decision_runs_operators_of_equal_cluster_
         range(len(script.start.estimates))
     )
     assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
-    # A batch has operators of one cluster with oldest tuples that arrived together. The tuples of this test arrived at two moments.
+    # Operators of a cluster (a group of similar priority) form a batch if their oldest tuples arrived together, at one of two moments.
     assert len(batches) <= 2 * clusters
 
 
@@ -692,7 +694,7 @@ def test_edf_hr_picks_operators_that_can_meet_deadlines_first_and_late_operators
         slack = {one: deadline[one] - cost[one] - picked.now for one in picked.heads}
         near = [one for one in slack if abs(slack[one]) < NEAR]
         expected: set[int] = set()
-        # Rounding decides whether the answers of the operators in `near` are in time, so each combination is tried.
+        # For operators with almost no slack (`near`), rounding decides whether answers are in time. So every combination is tried.
         for guess in itertools.product((True, False), repeat=len(near)):
             too_late = {one for one in slack if slack[one] < 0} - set(near)
             too_late |= {one for one, late in zip(near, guess, strict=True) if late}
@@ -713,7 +715,7 @@ def test_edf_runs_the_earliest_deadline_first_even_if_it_cannot_be_met(script: S
 def by_deadline_or_rate(
     picked: Picked, deadline: Mapping[int, float], cost: Mapping[int, float], too_late: set[int]
 ) -> set[int]:
-    """Return the operators that edf-hr may pick if exactly the operators in `too_late` cannot meet their deadlines."""
+    """Return the operators that the policy edf-hr may pick if exactly the operators in `too_late` cannot meet their deadlines."""
     in_time = deadline.keys() - too_late
     earliest = min((deadline[one] for one in in_time), default=math.inf)
     first = {one for one in in_time if deadline[one] <= earliest + NEAR}
@@ -792,7 +794,7 @@ def test_the_pick_of_a_bucket_policy_is_within_one_bucket_of_slope_slack(
             continue
         hopeful = [one for one in found.values() if not math.isinf(one[1])]
         assert gradient >= max(one for one, _ in hopeful) - steepest / gradients - 1e-9
-        # The picked operator has the least slack in its range of gradients. On the border of two ranges, either range may count.
+        # The policy compares slacks within ranges of gradients, which are slopes of QoS graphs. On a border, either range may count.
         part = steepest / gradients or 1.0
         alike = [after for one, after in hopeful if abs(one - gradient) < 1e-9 * part]
         assert min(slack, longest) <= min(alike) + longest / slacks + 1e-6

@@ -34,7 +34,7 @@ class PublishMachine(RuleBasedStateMachine):
         self.base = Path(mkdtemp())
         self.dirs = RunDirs(self.base, "s", "n")
         self.held = self.dirs.hold()
-        # By the number of each frame: the id of the frame's batch, and the value of the frame's only row.
+        # Batch id and row value of each frame, by the number of the frame. Each frame has a single row.
         self.published: dict[int, tuple[BatchId | None, int]] = {}
         self.last: dict[str, int] = {}
         self.rows = self.value = 0

@@ -15,7 +15,7 @@ NEAR = 1e-9
 
 @dataclass(frozen=True)
 class Case:
-    """Class at a redistribution: its declared terms, its present share, and its offered load."""
+    """Class when shares are redistributed: its declared terms, its present share, and its offered load."""
 
     name: str
     priority: int
@@ -24,7 +24,7 @@ class Case:
     floor: float
     ceiling: float  # Highest share that the class may have: its original share plus its borrow limit
     wants: float | None  # Share that could process the offered load; None if no load is reported
-    needs: float  # Share that the class needs for itself; it exceeds `wants` if the class's headroom exceeds its share
+    needs: float  # Share that the class needs for itself, which exceeds `wants` if the class's headroom exceeds its share
     account: ClassAccount
 
     @property

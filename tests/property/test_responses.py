@@ -1,4 +1,4 @@
-"""Response times and slowdowns computed from trains equal those of the single answers."""
+"""Response times and slowdowns that are computed from trains equal the response times and slowdowns of the single answers."""
 
 from __future__ import annotations
 

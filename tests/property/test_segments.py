@@ -44,9 +44,9 @@ sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))
 
 @contextmanager
 def at_line(line: int, do: Callable[[], object], function: str | None = None) -> Iterator[list[int]]:
-    """Within the context, call `do` after the log's code (or only its function `function`) has executed `line` lines.
+    """Call `do` within the `with` block, after the log's code (or only its function `function`) has executed `line` lines.
 
-    Yield a list with one item: the number of lines that are still to execute before the call.
+    Yield a list with a single item, the number of lines that are still to execute before the call.
     """
     left = [line]
 
@@ -237,7 +237,7 @@ class LogMachine(RuleBasedStateMachine):
                     start = number + 1
                 return
             except FrameForgotten:
-                # The frame was never appended, or it is older than the first kept frame and may have been forgotten.
+                # The frame was never appended, or it is older than the first stored frame.
                 start += 1
 
     @rule(reader=readers, back=st.integers(0, 60), skipped=st.integers(0, 3))
@@ -304,9 +304,7 @@ class LogMachine(RuleBasedStateMachine):
         self.read_while(reader, line, lambda: self.be_killed_while_appending(killed, size, times))
 
     def read_while(self, reader: Reader | None, line: int, do: Callable[[], object]) -> None:
-        """Read from the first kept frame, and run `do` before line `line` of the read. Use a new reader if
-        `reader` is not given.
-        """
+        """Read from the first stored frame, and run `do` before line `line` of the read. Without `reader`, use a new reader."""
         start = self.kept
         before = {number: payload for number, payload in self.appended.items() if number >= start}
         with at_line(line, lambda: in_another_thread(do)):
@@ -351,9 +349,9 @@ def full_log() -> Iterator[Path]:
 
 
 def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
-    """Append frames, and return the number of lines that the log's code has executed to empty a segment.
+    """Append frames, and return how many lines of code the log has executed to empty a segment.
 
-    The writer is killed at line `killed_at` of that work, unless the work ends before.
+    The writer is killed after `killed_at` of these lines, unless the log executes fewer.
     """
     log = SegmentWriter(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
     with at_line(killed_at, die, "emptied") as left:
@@ -414,9 +412,9 @@ def test_a_new_reader_finds_the_end_of_a_log_whose_writer_was_killed_while_empty
 
 
 def places(line: int, emptying: int) -> range:
-    """Return every sixth line at which the writer may be killed, because all lines would take too long.
+    """Return the lines at which the writer is killed: every sixth line, because all lines would take too long.
 
-    The first line depends on the line of the reader, so that all lines are tested in some combination.
+    The first of these lines depends on the reader's line, so that all lines are tested in some combination.
     """
     return range(line % KILLS_APART, emptying, KILLS_APART)
 

@@ -1,6 +1,4 @@
-"""Properties 1 and 2 of `scheduler.operators.segment_trees`, checked against all parts of small networks and
-the order of the thesis.
-"""
+"""Properties 1 and 2 of `scheduler.operators.segment_trees`, compared with all parts of small networks and with Sharaf's thesis."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations, product
@@ -74,16 +72,16 @@ def test_a_tree_contains_the_operators_with_at_least_its_own_gain_per_cost(
             assert trees[outside].ratio <= tree.ratio * (1 + 1e-9)
 
 
-# -- the order in which the thesis adds segments ---------------------------------------------------------------
+# -- the order in which Sharaf's thesis adds segments ----------------------------------------------------------
 
 
 def of_subset(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """Return the joint priority of segments behind a shared operator. Each segment is given as (gain, cost)."""
+    """Return the priority that segments behind a shared operator have together. Each segment is a pair (gain, cost)."""
     return sum(gain for gain, _ in segments) / (cost_s + sum(cost for _, cost in segments))
 
 
 def by_the_thesis(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """Add segments by falling priority, as in the thesis, as long as they raise the joint priority; return the joint priority."""
+    """Return the joint priority of segments, added by falling priority until one does not raise it, as in Sharaf's thesis."""
     ordered = sorted(segments, key=lambda one: -of_subset(cost_s, [one]))
     taken, best = [ordered[0]], of_subset(cost_s, ordered[:1])
     for one in ordered[1:]:

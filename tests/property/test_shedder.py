@@ -1,4 +1,4 @@
-"""The properties listed in loadshed/shedder.py, on random batches; fairness is compared with an independent oracle."""
+"""The properties listed in loadshed/shedder.py, on random batches. Fairness is compared with an independent computation."""
 
 import math
 import random
@@ -27,7 +27,7 @@ Batches = Sequence[tuple[float, list[int], bool]]
 
 
 def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[int], int]]:
-    """Return for each batch the accepted positions, and the number of oldest tuples that were dropped from the queue."""
+    """Return, for each batch, the positions of the accepted tuples, and the number of oldest tuples dropped from the queue."""
     shedder, fates = Shedder(victim, np.random.default_rng(seed)), []
     for keep, arrived, cycle_ends in arrivals:
         shedder.keep = keep
@@ -40,7 +40,7 @@ def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[in
 
 
 def level_by_bisection(demands: Sequence[int], keep: float) -> float:
-    """Return the level that uses up the budget. Each key is granted its demand, but at most the level."""
+    """Return the limit per key at which all keys together use up the budget. Each key gets its demand, but at most the limit."""
     budget, low, high = keep * sum(demands), 0.0, float(max(demands))
     for _ in range(200):
         middle = (low + high) / 2

@@ -11,7 +11,7 @@ from engine.operators.join_state import StoredTuples
 
 SCHEMA = Schema((Field("ts", INT64), Field("x", FLOAT64), Field("g", STRING)))
 CODES = 3
-# Row of one side of a join: time after the floor, code of the key, value, and text. Rows below the floor are forgotten.
+# Row of one side of a join: time after the floor (the time before which rows are forgotten), number of the key, value, and text.
 Row = tuple[int, int, float | None, str | None]
 
 values = st.one_of(st.none(), st.sampled_from([0.5, 1.5]))
@@ -19,7 +19,7 @@ texts = st.one_of(st.none(), st.sampled_from(["", "a", "ß"]))
 one = st.tuples(st.integers(0, 9), st.integers(0, CODES - 1), values, texts)
 rows = st.lists(one, min_size=1, max_size=8)
 probes = st.lists(st.tuples(st.integers(0, 4), st.integers(0, CODES - 1)), max_size=8)
-# Step of a test: rows to add, their arrival and kept fraction, how much the floor rises, and the probes that are matched then.
+# Step of a test: rows to add, their arrival and kept fraction, the rise of the floor, and the tuples of the other side (probes).
 steps = st.tuples(rows, st.floats(0, 9), st.sampled_from([1.0, 0.5, 0.25]), st.integers(0, 4), probes)
 scripts = st.lists(steps, min_size=4, max_size=16)
 Step = tuple[list[Row], float, float, int, list[tuple[int, int]]]
@@ -67,7 +67,7 @@ def test_a_probe_finds_all_matching_stored_tuples_with_their_values(
 def pairs_of(
     stored: StoredTuples, some: list[tuple[int, int]], low: int, high: int
 ) -> tuple[list[tuple[object, ...]], float | None]:
-    """Return each pair (number of the probe, stored values, arrival), and the lowest kept fraction of all pairs."""
+    """Return the matched pairs, each as (number of the probe, stored values, arrival), and the lowest kept fraction of all pairs."""
     codes, times = np.array([code for _, code in some], np.intp), np.array([ts for ts, _ in some], np.int64)
     probe, places = stored.matches(codes, times, low, high, CODES)
     columns = [values_to_arrow(one).to_pylist() for one in stored.take(places)]

@@ -26,7 +26,7 @@ values = st.one_of(st.sampled_from([0.0, 1.0, 1.05, 1.2, 2.0]), st.floats(0, 100
 forecasts = st.dictionaries(st.sampled_from(POLICIES), values)
 impossible = st.one_of(st.just(()), st.lists(st.sampled_from(POLICIES), max_size=3, unique=True).map(tuple))
 comparisons = st.lists(st.builds(Compared, st.none() | values, forecasts, impossible), max_size=80)
-# Forecasts by which either policy looks far better in turn: the worst case for a class that must not switch back and forth.
+# Forecasts in which the two policies look far better by turns: the worst case for a class that must not switch back and forth.
 flapping = st.integers(1, 400).map(
     lambda count: [
         Compared(1.0, {"hr": 1.0 + place // 3 % 2, "fcfs": 2.0 - place // 3 % 2}) for place in range(count)

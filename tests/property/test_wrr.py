@@ -272,7 +272,7 @@ def backlogs(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, float]]:
 
 
 def slice_of(grant: Grant, train_s: float) -> float:
-    """Return the processor time that a backlogged class uses of a grant: whole trains until the quota is used up."""
+    """Return the processor time that a class with much input uses in a slice: whole trains until the quota is used up."""
     return train_s * -(-grant.quota_s // train_s)
 
 
@@ -297,7 +297,7 @@ def test_backlogged_classes_exceed_their_quotas_by_less_than_one_train(
 def used_by_backlogged(
     shares: Mapping[str, float], hosts: Mapping[str, str], lanes: int, train_s: float, until: float
 ) -> dict[str, float]:
-    """Return the processor time that each class has had by `until`, if all classes always have input."""
+    """Return the processor time that each class has used by the time `until`, if all classes always have input."""
     node = Node(TurnRoundRobin(shares, round_s=1.0, lanes=lanes), hosts)
     used, ends, started = dict.fromkeys(shares, 0.0), list[tuple[float, int, Grant, float]](), count()
     granted, now = [grant for name in shares for grant in node.send(ClassReady(name))], 0.0
@@ -312,7 +312,7 @@ def used_by_backlogged(
 
 
 def shares_kept(shares: Mapping[str, float], hosts: Mapping[str, str], lanes: int, train: int) -> None:
-    """Assert that backlogged classes keep within two rounds of their shares."""
+    """Assert that classes with waiting input deviate from their shares by at most two rounds."""
     used = used_by_backlogged(shares, hosts, lanes, train / 64, until=50.0)
     fair = {name: share * sum(used.values()) for name, share in shares.items()}
     assert all(abs(used[name] - fair[name]) <= 2.0 for name in shares), (used, fair)
@@ -337,7 +337,7 @@ def test_on_several_lanes_backlogged_classes_stay_within_two_rounds_of_their_sha
 
 @st.composite
 def lanes_and_hosts(draw: st.DrawFn) -> tuple[int, dict[str, float], dict[str, str]]:
-    """Draw two to four lanes, and classes in hosts; no host is entitled to more than half a lane."""
+    """Draw two to four lanes, and classes in hosts. No host is entitled to more than half a lane."""
     lanes = draw(st.integers(2, 4))
     host_parts = st.lists(st.integers(2, 4), min_size=1, max_size=3)
     drawn = draw(st.lists(host_parts, min_size=3 * lanes, max_size=12))

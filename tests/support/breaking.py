@@ -84,8 +84,9 @@ def replying(replies: Sequence[Reply]) -> Iterator[Heard]:
 
 @contextmanager
 def cutting(port: int, bytes_each: Sequence[int]) -> Iterator[int]:
-    """Start a relay to the port. Each number is the number of response bytes after which a connection is cut;
-    later connections are not cut.
+    """Start a relay to the port. Each item of `bytes_each` is the number of response bytes after which a connection is cut.
+
+    Later connections are not cut.
     """
     left = list(bytes_each)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Query:
-    """Query of the model, which knows the rows that the query's SQL selects."""
+    """Query of a `Model`. The object knows which rows the query's SQL selects."""
 
     kind: str
     streams: tuple[str, ...]
@@ -123,7 +123,7 @@ class Model:
         streams: Mapping[str, tuple[str, int]],
         is_unsure: bool,
     ) -> None:
-        """Update the model after the system was changed to run these declarations."""
+        """Update this model of the system after the system was changed to run these declarations."""
         before, self.running = self.running, {}
         identities: dict[Key, tuple[object, ...]] = {}
         kept: set[Key] = set()
@@ -201,7 +201,7 @@ def check_rows(key: Key, found: Sequence[int], lives: Sequence[Running]) -> None
 
 
 def check_windows(key: Key, found: Sequence[tuple[int, ...]], lives: Sequence[Running]) -> None:
-    """Check the answers of a query with windows. Such a query was added only once; an added query with windows has a new name."""
+    """Check the answers of a query with windows. Such a query is added only once, because each added one has a new name."""
     assert len(lives) == 1, key
     one = lives[0]
     least, most = by_window(one.must), by_window([*one.must, *one.may])
@@ -240,13 +240,13 @@ class There(Protocol):
         """Wait until all published rows are answered, and all stopped parts of the system run again."""
 
     def answers(self) -> Mapping[Key, Sequence[tuple[int, ...]]]:
-        """Return all answers that were given until now, including those of removed queries."""
+        """Return all answers up to now, including the answers of removed queries."""
 
     def disturb(self, what: str, chance: random.Random) -> None:
         """Cause a disturbance of the system; `what` is one of DISTURBANCES."""
 
     def break_a_query(self, tenant: str) -> bool:
-        """Store the query BROKEN, which cannot be planned, as if an earlier version had accepted it; return False if impossible."""
+        """Store the query BROKEN, which cannot be planned, as if an earlier version had accepted the query; return False if impossible."""
 
     @property
     def is_unsure(self) -> bool:
@@ -392,7 +392,7 @@ class Course:
         if query is None:
             return
         self.names += 1
-        # A query without windows may get the name of an earlier query; a query with windows always gets a new name.
+        # A query without windows may get the name of an earlier query. A query with windows always gets a new name.
         name = f"w{self.names}" if query.kind == "window" else f"q{self.chance.randrange(4)}"
         if (tenant, name) not in self.queries:
             self._query((tenant, name), query)

@@ -290,7 +290,7 @@ def checked_source(given: dict[str, Any]) -> None:
 
 
 def normalised(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as later versions show it: with its newest schema and its own fields, and without fields that have empty values."""
+    """Return the document as later versions of Grafana show it: with additional fields, and without fields that have empty values."""
     shown = copy.deepcopy(document) | {"schemaVersion": 43, "weekStart": ""}
     for panel in shown.get("panels", ()):
         panel["pluginVersion"] = "13.0.1"

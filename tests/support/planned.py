@@ -1,4 +1,4 @@
-"""Statistics of a simulated run in the form of a live system, and the situation that an admission plan makes of these statistics."""
+"""Statistics of a simulated run in the form of a live system, and the situation from which an admission plan starts."""
 
 from __future__ import annotations
 

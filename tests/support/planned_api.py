@@ -8,7 +8,7 @@ from configs.classes.live_class import LiveSettings
 from services.plan.measurement import ClassMeasured, Rate, SystemMeasurement
 from services.watch.source import SourceAway
 
-# Arrival rates of streams; no machine can process the rate of stream `hot`.
+# Arrival rates of streams. No machine can process the rate of stream `hot`.
 FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
 
 

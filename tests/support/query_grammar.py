@@ -203,7 +203,7 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
             return (f"{name}({condition})", f"{name}({condition})")
         case "distinct":
             return (f"COUNT(DISTINCT {column})", f"count(DISTINCT {column})")
-        case "approximately distinct":  # For few different values, the estimate is exact.
+        case "approximately distinct":  # The estimate is exact for few different values.
             return (f"APPROX_COUNT_DISTINCT({column})", f"count(DISTINCT {column})")
         case "approximate quantile":
             part = draw(st.sampled_from(["0.0", "0.25", "0.9", "1.0"]))
@@ -290,7 +290,7 @@ def aggregated(draw: st.DrawFn, source: Relation | None = None, of: Grouped | No
 
 @st.composite
 def shared_windows(draw: st.DrawFn) -> list[Statement]:
-    """Draw queries with windows over one input and group, which share their panes."""
+    """Draw queries with windows that share their panes, because the queries have the same input and groups."""
     of = draw(grouped())
     return draw(st.lists(aggregated(of=of), min_size=2, max_size=5))
 
@@ -309,7 +309,7 @@ def distinct_rows(draw: st.DrawFn) -> Statement:
 
 @st.composite
 def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
-    """Draw a stream, or a query that filters and computes, with or without event time; also draw the queries that it reads."""
+    """Draw a stream or a select query, with or without event time, together with the queries that the select query reads."""
     base = draw(relations)
     if draw(st.booleans()):
         return base, {}
@@ -323,7 +323,7 @@ def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
 
 
 def joined_with_places(source: Relation) -> Relation:
-    """Return the relation of a stream joined with the table `places`, in which one row of the stream may match several rows."""
+    """Return the relation of a stream joined with the table `places`. One row of the stream may match several rows of the table."""
     numbers, texts, others = (
         tuple(f"v.{one}" for one in some) for some in (source.numbers, source.texts, source.others)
     )

@@ -61,7 +61,7 @@ def rows_of(name: str) -> st.SearchStrategy[list[Row]]:
 def random_rows(
     name: str, count: int, span: int, arranged: Callable[[list[Row]], list[Row]], seed: int
 ) -> list[Row]:
-    """Return rows with times from two seconds before the epoch to `span` half seconds after it; some rows contain only NULLs."""
+    """Return rows with times from two seconds before to `span` half seconds after the epoch. Some rows contain only NULLs."""
     chance, stream = random.Random(seed), SCHEMAS[name]
     columns = [one for one in stream.schema.names if one in VALUES]
     rows = []

@@ -10,7 +10,7 @@ Data = dict[str, Any]
 
 
 def scenario(*classes: Data, networks: Mapping[str, Any], **settings: Any) -> Scenario:
-    """Return a scenario with the given classes, which is checked like a file. Its default duration is ten seconds."""
+    """Return a scenario with the given classes, checked like a scenario from a file. The default duration is ten seconds."""
     data = {"name": "small", "seconds": 10, "networks": networks, "classes": classes} | settings
     made = Scenario.model_validate(data)
     assert not list(contradictions(made))
@@ -30,7 +30,7 @@ def tenant(name: str, streams: Mapping[str, Data], **settings: Any) -> Data:
 
 
 def queries(**operators: Sequence[Data]) -> Data:
-    """Return a network of chains of operators. Chains read the stream `s`; chains that begin with a join read `s` and `t`."""
+    """Return a network of chains of operators. Chains read the stream `s`. Chains that begin with a join read `s` and `t`."""
     return {
         "kind": "queries",
         "queries": [

@@ -12,6 +12,6 @@ def gradient_at(graph: UtilityGraph, latency_s: float) -> float:
 
 
 def slack_at(graph: UtilityGraph, latency_s: float) -> float:
-    """Return the seconds until the next point of the graph; `inf` after the last point."""
+    """Return the seconds until the next point of the graph, or `inf` after the last point."""
     place = bisect_right(graph.latencies_s, latency_s)
     return graph.latencies_s[place] - latency_s if place < len(graph.latencies_s) else inf

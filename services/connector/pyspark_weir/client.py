@@ -35,7 +35,7 @@ PAUSE_MAX_S = 2.0
 CALL_S = 10.0
 # Maximum seconds for which an abort is repeated. A failed abort is harmless: the next commit removes the staged parts from memory.
 ABORT_S = 5.0
-# Maximum bytes of a message; the limit of the gateway is several times larger.
+# Maximum bytes of a message. The limit of the gateway is several times larger.
 MESSAGE_BYTES = 16 << 20
 # Pauses of gRPC before it connects again, in milliseconds. By default, calls may fail for two minutes after the gateway is back.
 CHANNEL = [
@@ -50,7 +50,7 @@ ACCOUNT = re.compile(r"\.? ?(?:Detail|gRPC client debug context|Client context):
 
 @dataclass(frozen=True)
 class Batch:
-    """Identity of a batch. A stream publishes each batch of a producer once."""
+    """Identity of a batch: its producer and its number. A stream publishes each batch of a producer once."""
 
     producer: str
     number: int
@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ShardAnswers:
-    """Rows of a query's answers that the gateway keeps from one shard: the rows numbered `first` to `next - 1`."""
+    """Rows of one shard's answers that the gateway still stores: the rows numbered `first` to `next - 1`."""
 
     name: str
     first: int

@@ -27,7 +27,7 @@ class GatewayAway(WeirError):
 
 
 class DataLoss(WeirError):
-    """Error for rows that the gateway no longer keeps. The attribute `kept` is the number of the first row that the gateway still keeps."""
+    """Error for rows that the gateway no longer stores. The attribute `kept` is the number of the first row that the gateway stores."""
 
     def __init__(self, text: str, kept: int) -> None:
         super().__init__(text, kept)

@@ -202,7 +202,7 @@ def connection(values: dict[str, Any]) -> Connection:
 
 
 def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
-    """Return the values of the given options, by field. The key is read from the environment if the option apiKey is not given."""
+    """Return the values of the options in `given`, by field. Without the option apiKey, the key is read from the environment."""
     texts = {name.lower(): text for name, text in given.items() if name.lower() not in OF_SPARK}
     if "apikey" not in texts and os.environ.get(KEY_VARIABLE):
         texts["apikey"] = os.environ[KEY_VARIABLE]
@@ -237,7 +237,7 @@ def why_not(name: str, text: str, use: Use) -> str:
         else:
             what = f"is not for {use}, only for {', '.join(sorted(OPTIONS[name].uses))}"
         return f"option {OPTIONS[name].name} {what} (got {shown(name, text)}); leave it out"
-    # The name is hidden if a key was given as the name of an option.
+    # The unknown name is hidden if it contains an API key, which a user may have put in place of a name.
     shown_name = "(name hidden: it contains a key)" if "weir_" in name else name
     return f"no option {shown_name} (got {shown(name, text)}); {nearest(name, taken)}"
 

@@ -78,7 +78,7 @@ class RowsReader:
             raise DataLoss(f"{what}; {LOSS_HINT}", 0)
 
     def read(self, span: InputPartition) -> Iterator[pa.RecordBatch]:
-        # If the list of partitions is empty, Spark reads one partition that is not a UnitSpan and has no rows.
+        # If there is no partition to read, Spark passes a partition without rows, which is not a UnitSpan.
         if not isinstance(span, UnitSpan):
             return
         begin = span.begin
@@ -103,7 +103,7 @@ class RowsReader:
 
 
 class BatchReader(RowsReader, DataSourceReader):
-    """Reader of `spark.read.format("weir")`, which returns the rows that are kept when the query is planned."""
+    """Reader of `spark.read.format("weir")`, which returns the rows that the gateway stores when Spark plans the query."""
 
     def partitions(self) -> list[UnitSpan]:
         units = self.units()

@@ -41,7 +41,7 @@ class Writer:
         self._gateway = GatewayClient(options.connection)
 
     def staged(self, batch: Batch, task: TaskContext, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        # Rows are kept in memory until the gateway has received them, because a failed call sends all rows again.
+        # Rows stay in memory until the gateway has received them, because all rows are sent again after a failed call.
         rows = [batch for batch in iterator if batch.num_rows]
         partition = task.partitionId()
         attempt = self._gateway.stage(self._options, batch, partition, rows) if rows else None

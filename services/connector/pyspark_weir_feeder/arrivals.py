@@ -37,7 +37,7 @@ PIECE_ROWS = 16_384
 PAGE_PIECES = 1_024
 PAGE_PERIODS = 1_024
 
-# Purposes of random generators. The number of the purpose is part of a generator's seed.
+# Purposes for which random numbers are drawn. The number of the purpose is part of the seed of a random generator.
 COUNTS, PLACES, PERIODS = range(3)
 
 
@@ -160,7 +160,8 @@ class Poisson:
 class Bursts:
     """Schedule of ON/OFF bursts: rows have Poisson arrivals in ON periods, and no rows arrive in OFF periods. An ON period is first.
 
-    With α ≤ 2 the lengths of the periods have no finite variance. Such lengths make network traffic bursty on every time scale.
+    If the tail index `alpha` is at most 2, the lengths of the periods have no finite variance.
+    Such lengths make network traffic bursty on every time scale.
     """
 
     def __init__(self, rate: float, on_s: float, off_s: float, alpha: float, seed: int) -> None:
@@ -208,7 +209,7 @@ class Bursts:
 
 
 def pareto(mean: float, alpha: float, chance: Moments) -> Moments:
-    """Return Pareto-distributed lengths with the given mean. The smallest possible length is mean·(α−1)/α."""
+    """Return random lengths with a Pareto distribution, which has the mean `mean` and the tail index `alpha`."""
     variates: Moments = mean * (alpha - 1) / alpha * (1.0 - chance) ** (-1.0 / alpha)
     return variates
 
@@ -226,7 +227,7 @@ def generator(seed: int, purpose: int, number: int) -> np.random.Generator:
 
 @lru_cache(maxsize=64)
 def rows_of_page(seed: int, page: int) -> NDArray[np.int64]:
-    """Return, for each piece of time in a page of PAGE_PIECES pieces, the number of rows in earlier pieces of the page.
+    """Return how many rows of a page arrive before each piece of time. A page has PAGE_PIECES pieces.
 
     The last entry is the number of rows in the whole page.
     """

@@ -96,7 +96,7 @@ def schema_of_file(file: File) -> pa.Schema:
 
 
 def read_files(files: tuple[File, ...], names: list[str], types: pa.Schema) -> pa.Table:
-    """Return the columns `names` of all files. CSV and JSON are parsed as `types`; other formats have their own types."""
+    """Return the columns `names` of all files. CSV and JSON are parsed as `types`. Files of other formats contain the types."""
     tables = [read_file(file, names, types) for file in files]
     return pa.concat_tables(tables, promote_options="permissive")
 

@@ -1,8 +1,8 @@
 """Position of a query in the endless replay, and the rows that the query's next micro-batch may have.
 
-A micro-batch has the rows [start.row + newly missed rows, end.row), so its two offsets determine its rows. The end offset also
-contains the options with which the micro-batch was planned. So its rows and event times stay the same if the micro-batch is
-repeated after the options have changed. Row k of the replay arrives at time number k − base of the schedule that began at
+The two offsets of a micro-batch determine its rows: from `start.row`, plus the rows that were missed since, up to `end.row - 1`.
+The end offset also contains the options with which the micro-batch was planned. So a repeated micro-batch has the same rows
+and event times, even if the options have changed. Row k of the replay arrives at time number k − base of the schedule that began at
 `began_us`. If the query cannot keep up, rows that have waited for too long are missed: they are skipped and never sent.
 """
 
@@ -73,7 +73,7 @@ def due(start: Offset, now_us: int, schedule: Schedule, bounds: Bounds) -> int:
 def rescheduled(start: Offset, now_us: int, arrivals: str) -> Offset:
     """Return `start` with a new schedule of arrivals, which begins now with the next row.
 
-    With the beginning of the old schedule, a higher rate would make many rows due at once. A lower rate would make no row due for a while.
+    If the old schedule's beginning stayed, a higher rate would make many rows due at once, and a lower rate would delay the next row.
     """
     return replace(start, began_us=now_us, base=start.row, arrivals=arrivals)
 

@@ -1,4 +1,4 @@
-"""Endless replay of files that are kept in memory as Arrow tables.
+"""Endless replay of files that are stored in memory as Arrow tables.
 
 The replay repeats the n rows of the files for which a condition of `split` holds. One pass through these rows is a lap. Row k of
 the replay is row k mod n of a lap, in lap number k div n. The event time of a row depends on the options:
@@ -104,7 +104,7 @@ class Replay:
 
 @lru_cache(maxsize=2)
 def load(recipe: Recipe) -> Replay:
-    """Return the replay of a recipe. The replay is cached between micro-batches, for as long as Spark keeps the process."""
+    """Return the replay of a recipe (files, options and columns). The replay is cached until Spark ends this process."""
     branches = parse_split(recipe.split) if recipe.split else ()
     fields = {field.name: field for field in recipe.schema if not branches or field.name != STREAM_COLUMN}
     names = fields.keys() | {name for branch in branches for name in branch.columns}
@@ -153,6 +153,6 @@ def integer(time: pa.Scalar) -> int:
 
 
 def later(times: pa.Array, by: int | NDArray[np.int64]) -> pa.Array:
-    """Return the event times of a later lap, which are the given times plus `by`. NULL stays NULL."""
+    """Return the event times of a later lap: the event times `times` plus `by`. NULL stays NULL."""
     whole = times.cast(pa.int64())
     return pc.add_checked(whole, by if isinstance(by, int) else pa.array(by)).cast(times.type)

@@ -87,7 +87,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Time in µs up to which rows are read with Trigger.AvailableNow; None with other triggers."""
 
     def initialOffset(self) -> dict[str, Any]:
-        # Spark may ask several times for the initial offset before the first rows are due, so the first answer is kept.
+        # Spark may ask several times for the initial offset before the first rows are due, and must always get the same offset.
         if self._initial is None:
             self._initial = self._beginning(self._now_us())
         return self._initial.to_json()
@@ -181,7 +181,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
-    """Return the function that returns the event times of the rows; None if the event times are those in the files."""
+    """Return the function that returns the event times of the rows; None if the files contain the event times."""
     planned = rows.planned
     if planned.event_time == "clock":
         return lambda first, end: arrived(planned.arrivals, rows, first, end)

@@ -1,4 +1,4 @@
-"""Schemathesis draws requests from the service's OpenAPI description; every response must match the description."""
+"""Schemathesis draws requests from the service's OpenAPI description. Every response must match the description."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Running:
         plane.report(plane.units_of(name)[name], [report], self.system.now)
 
     def decide(self, name: str, load: float) -> None:
-        """End a load cycle of a class, so that its load manager decides; the decision is not reported yet."""
+        """End a load cycle of a class, so that its load manager decides. The decision is not reported yet."""
         self.system.now += CYCLE_S
         inputs = (InputCycle("readings", 1000, load * CYCLE_S / 1000),)
         ended = CycleEnded(CYCLE_S, inputs, (OutputCycle("q", 0.1, 10, 0.3),), 0.0)

@@ -38,7 +38,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def flooded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
-    """Serve an API for a system with more input than any machine can process; the parameter is the admission setting."""
+    """Serve an API for a system with more input than any machine can process. The fixture's parameter is the admission setting."""
     with api_over(Home(tmp_path), admission=request.param) as found:
         found("PUT", "/v1/priority-classes/bronze", CLASS)
         found.service.planner = Planner(found.service.catalog, LiveSettings(), Told())
@@ -132,7 +132,7 @@ def test_too_many_plans_at_a_time_are_refused(api: Api) -> None:
 
 @pytest.fixture
 def failing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
-    """Serve an API with a planner process in which every plan fails; the parameter is the admission setting."""
+    """Serve an API with a planner process in which every plan fails. The fixture's parameter is the admission setting."""
     with api_over(Home(tmp_path), admission=request.param) as found, Aside() as aside:
         found.service.planner = Planner(found.service.catalog, LiveSettings(), Told(lanes=0), aside.plan)
         yield found

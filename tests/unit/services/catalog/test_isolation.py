@@ -63,7 +63,7 @@ DOCUMENTS = f"""
 ---
 {{kind: Query, tenant: globex, name: q, sql: SELECT value FROM ticks WHERE value > 23}}
 """
-# Names that replace parameters in paths. Each key is a parameter with the preceding part of the path, such as `/tenants/{name}`.
+# Names that replace parameters in paths, listed by the parameter with the preceding part of the path, such as `/tenants/{name}`.
 NAMES: Mapping[str, str] = {
     "/priority-classes/{name}": "brass",
     "/tenants/{name}": "acme",
@@ -134,7 +134,7 @@ FEEDERS = outcomes(feeder_of_ticks=IN)
 # Routes for Spark show secrets of sources, so they refuse even administrators.
 SPARK: Mapping[str, Outcome] = {**dict.fromkeys(SCOPES, FORBIDDEN), "spark": IN}
 READERS = outcomes(acme=IN, globex=IN, feeder_of_ticks=IN)
-# Outcome per caller, by route; the first pattern that matches the route counts.
+# Outcome per caller, by route. The first pattern that matches the route counts.
 RULES: Sequence[tuple[str, Mapping[str, Outcome]]] = (
     (r"GET /(healthz|readyz)", EVERY_CALLER),
     (r".* /v1/ingest(/progress)?", SPARK),

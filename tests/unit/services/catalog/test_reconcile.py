@@ -233,7 +233,7 @@ def test_time_of_a_keys_last_use_is_written_to_the_catalog(tmp_path: Path) -> No
 
 
 def class_over(name: str, *columns: str, streams: dict[str, str]) -> LiveClass:
-    """Return a class with one query per stream; each query reads one of the columns."""
+    """Return a class with one query per stream. Each query reads one of the columns."""
     return LiveClass(
         name=name,
         priority=1,

@@ -137,7 +137,7 @@ def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
 
 
 def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
-    # With `drain`, a run continues after its last arrival. So a fault at 2 s would still strike if the run did not leave it out.
+    # With `drain`, a run continues after its last arrival. So the shorter run would still reach the fault at 2 s.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
     short, without = (

@@ -35,7 +35,7 @@ def test_the_load_steps_of_the_paper_are_spread_over_the_whole_run() -> None:
     assert [part for _, part in asked["class1"]] == pytest.approx(
         [500 / 3900, 1400 / 3900, 2100 / 3900, 900 / 3900, 1500 / 3900, 2000 / 3900]
     )
-    # The greatest load of class 1 is just below its share of 0.6; each of the other classes has a load above its share.
+    # The greatest load of class 1 is just below its share of 0.6. Each of the other classes has a load above its share.
     assert 0.5 < max(part for _, part in asked["class1"]) < 0.6
     assert asked["class2"][0][1] > 0.3
     assert asked["class3"][0][1] > 0.1

@@ -59,7 +59,7 @@ DOCUMENTS = """
 
 
 class Running:
-    """Service over a stand-in system of two classes; class gold has received input."""
+    """Service over a stand-in system of two classes. Class gold has received input."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.served: Served = stack.enter_context(served(folder))
@@ -513,7 +513,7 @@ def completed(*words: str, **environ: str) -> list[str]:
         [
             sys.executable,
             "-c",
-            # A user waits at most one second for completions; a test waits longer, because the machine may be busy.
+            # A user waits at most one second for completions. A test waits longer, because the machine may be busy.
             "from services.cli import completion; completion.ANSWER_S = 60.0; from services.cli.main import main; main()",
         ],
         cwd=ROOT,

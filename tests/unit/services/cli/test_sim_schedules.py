@@ -104,7 +104,7 @@ def test_the_example_of_the_paper_has_the_costs_in_the_paper(weir: Terminal) -> 
         schedule: weir("sim", "example.yaml", "-o", "json", "--schedule", schedule).json["busy_s"]
         for schedule in ("conservative", "aggressive", "hybrid:late=off")
     }
-    # In 30 minutes, the schedule `conservative` makes 358 comparisons of 1 ms, and `hybrid` makes 342, as in the paper.
+    # In 30 minutes, the schedule `conservative` makes 358 comparisons of 1 ms, and `hybrid` makes 342, as in Golab's paper.
     # The schedule `aggressive` makes 402 comparisons: 12 runs with 19 comparisons, and 6 runs with the 29 comparisons of Q7.
     assert busy == {"conservative": 0.358, "hybrid:late=off": 0.342, "aggressive": 0.402}
     assert 12 * 19 + 3 * 29 + 3 * 29 == 402

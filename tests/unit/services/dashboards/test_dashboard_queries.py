@@ -39,7 +39,7 @@ def test_every_query_parses(tmp_path: Path) -> None:
     )
 
 
-# Two tenants. All answers of au are in time, and au borrows. Half of cu's answers are in time; cu loses a fifth of its input and lends.
+# Figures of two tenants. Tenant au borrows, with all answers in time. Tenant cu lends, with half its answers in time and input lost.
 WORLD = {
     'weir_class_response_target_seconds{tenant="au", priority_class="gold"}': "0.3x20",
     'weir_class_response_target_seconds{tenant="cu", priority_class="bronze"}': "1x20",
@@ -93,7 +93,7 @@ def test_panels_show_the_right_values_for_a_known_system(tmp_path: Path) -> None
     assert "got:" in differences(tmp_path, WORLD.items(), wrong)
 
 
-# Values of each label. There are two tenants, and au lends to cu.
+# Values of each label. Of the two tenants, au lends to cu.
 LABELS = {
     "priority_class": ("gold",),
     "query": ("q",),
@@ -135,7 +135,7 @@ def everything() -> Iterator[tuple[str, str]]:
 def test_every_query_has_a_result_if_every_family_has_series(document: Json, tmp_path: Path) -> None:
     asked = [f"count({substituted(expr)}) > bool 0 or vector(0)" for _, expr in exprs(document)]
     assert differences(tmp_path, everything(), [(expr, {"{}": 1}) for expr in asked]) == ""
-    # The check above is able to fail: without any series, only queries that contain `vector(0)` have a result.
+    # The comparison can also fail: without any series, only queries that contain `vector(0)` have a result.
     expected = [(expr, {"{}": int(expr.count("vector(0)") > 1)}) for expr in asked]
     assert differences(tmp_path, (), expected) == ""
 

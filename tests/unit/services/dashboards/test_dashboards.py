@@ -104,7 +104,7 @@ def unnamed(document: Json) -> Iterator[str]:
 
 
 def grids(document: Json) -> Iterator[list[Json]]:
-    """Yield the panels that are laid out together: those of the page, and those of each folded row."""
+    """Yield the panels that are laid out together: the panels of the page, and then the panels of each folded row."""
     yield document["panels"]
     yield from (row["panels"] for row in document["panels"] if row.get("panels"))
 
@@ -203,7 +203,7 @@ def illegible(document: Json) -> Iterator[str]:
 
 
 def labels_left(expr: str) -> set[str]:
-    """Return the labels in which the resulting series of an expression differ: those of its first aggregation."""
+    """Return the labels in which the resulting series of an expression differ: the labels of the first aggregation."""
     if re.match(r"(sum|count|max|min)\(", expr):
         return set()
     found = re.search(r"\bby \(([^)]*)\)", expr)

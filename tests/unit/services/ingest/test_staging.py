@@ -1,4 +1,4 @@
-"""Staging: parts of batches are kept until their commit, within a limit of bytes."""
+"""Staging: parts of batches stay in memory until their commit, within a limit of bytes."""
 
 from __future__ import annotations
 

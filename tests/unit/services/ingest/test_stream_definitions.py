@@ -652,7 +652,7 @@ def test_pauses_between_restarts_double_up_to_a_limit_until_a_success(fates: lis
 
 
 def fake_java(home: Path, version: str, modules: bool = True, prints_version: bool = True) -> Path:
-    """Create an executable `java` that prints the settings of the given version of Java, and return its JAVA_HOME."""
+    """Create an executable `java` that prints the settings of the given version of Java. Return the folder for JAVA_HOME."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refuse = "" if modules else 'if [ "$1" = --add-modules ]; then exit 1; fi\n'

@@ -51,7 +51,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent(
     fires = {case["alertname"] for case in cases if case["exp_alerts"]}
     names = {one["alert"] for one in alerts()}
     assert fires == names
-    # Every alert needs a test in which it must not fire: a test of its own, or the test that expects no alert at all.
+    # Every alert needs a test in which the alert must not fire: a separate test, or the test that expects no alert at all.
     silent = {case["alertname"] for case in cases if not case["exp_alerts"]}
     assert {"WeirTargetMissedFast", "WeirLedgerNotClosed", "WeirOwnerNotRepaid", "WeirNotSeen"} <= silent
     assert any("ALERTS" in check["expr"] for test in tests for check in test.get("promql_expr_test", ()))

@@ -312,7 +312,7 @@ def test_rows_are_published_once_and_answers_are_read_from_the_log(
     stop, class_log = threading.Event(), ClassLog(dirs.class_log("acme"), 1 << 20)
     class_log.commit(3)
     polls = door.answers("acme/q", stop)
-    assert list(next(polls)) == []  # Answers that were given before the first poll are not counted as uses.
+    assert list(next(polls)) == []  # Answers from before the first poll are not counted as uses.
     class_log.commit(2)
     while not (answers := list(next(polls))):
         pass

@@ -174,7 +174,7 @@ def test_size_of_a_compressed_answer_is_its_size_on_the_wire() -> None:
 
 
 def test_two_changes_of_an_object_within_one_second_are_both_noticed() -> None:
-    """Check that a change within the second of `Last-Modified` is noticed, though the server may answer "not modified"."""
+    """Check that a second change in the second that `Last-Modified` names is noticed, though the server may answer "not modified"."""
     with object_store(a={"price": 1}) as store:
         store.etags, store.modified = False, datetime.now(UTC).replace(microsecond=0)
         objects = HttpObjects(prices(store), store.url + "{key}")

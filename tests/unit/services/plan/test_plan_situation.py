@@ -1,4 +1,4 @@
-"""Situations that plans start from: rates and costs are given, measured, declared or assumed, and assumptions are listed."""
+"""Situations from which plans start: rates and costs are set by the caller, measured, declared or assumed. Assumptions are listed."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Answering:
         self.hosted.subscribed()
 
     def publish(self, rows: int) -> None:
-        """Publish rows and wait for their answers; half of the rows become answers."""
+        """Publish rows and wait for their answers. Half of the rows become answers."""
         self.node.publish(readings(self._sent, rows))
         self._sent += rows
         self.hosted.wait(delivered(self._sent))

@@ -251,7 +251,7 @@ def test_replaced_query_is_read_from_its_beginning(reading: Reading, log: ClassL
     assert after["rows"] == rows(0, 20, "w")
     assert after["restarted"] is True
     assert reading.page(after="19")["rows"] == reading.page(after=after["next"])["rows"] == []
-    # The query has only 20 rows, so a reader with the plain cursor 20 must have read the query before its replacement.
+    # The new query has only 20 rows, so the cursor 20 can only come from a reader of the query before its replacement.
     beyond = reading.page(after="20")
     assert (beyond["rows"], beyond["restarted"]) == (rows(0, 20, "w"), True)
     assert "restarted" not in reading.page(after="5")
@@ -273,7 +273,7 @@ def test_arrow_answer_has_the_same_rows(reading: Reading, log: ClassLog) -> None
 
 
 def test_every_answer_row_has_the_kept_fraction_of_its_input(reading: Reading, log: ClassLog) -> None:
-    """The rows of several batches are read in one page, and each row has the fraction of its own batch."""
+    """One page has the rows of several batches, and each row has the kept fraction of its batch."""
     fractions = [1.0, 0.25, 1 / 3]
     for kept in fractions:
         log.commit(2, kept=kept)
@@ -421,7 +421,7 @@ def test_rows_for_many_readers_are_encoded_once(reading: Reading, log: ClassLog)
         thread.join()
     assert found == [rows(0, 5010)] * readers
     assert reading.served.service.results is not None
-    # Readers share blocks of rows. Only a commit, or one of three row numbers at which a block must end, begins a new block.
+    # Readers share blocks of rows. A block ends only at the end of a commit, or at one of three row numbers where every block ends.
     assert reading.served.service.results.pieces.made <= 1 + 5 + 3
 
 
@@ -447,7 +447,7 @@ def test_stalled_reader_delays_no_other_reader_and_loses_no_row(reading: Reading
 
 @contextmanager
 def slow_reader(reading: Reading) -> Iterator[Iterator[str]]:
-    """Yield the lines of an event stream; its small socket is read only when a line is requested."""
+    """Yield the lines of an event stream from a socket with a small buffer, which is read only when a line is requested."""
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
         host, port = reading.served.url.removeprefix("http://").split(":")

@@ -1,4 +1,4 @@
-"""Announcements of a gateway wake readers of answers; without a gateway, logs are polled."""
+"""Announcements of a gateway wake readers of answers. Without a gateway, logs are polled."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_segments_that_the_log_forgot_are_unmapped_when_readers_have_left(dirs: 
     assert forgotten_and_mapped(dirs)
     desk.hold_s = 1000.0
     desk.look([ASKED])
-    # A segment that was just read stays mapped, because the reader may continue in it.
+    # A segment that was just read stays mapped in memory, because the reader may continue to read the segment.
     assert forgotten_and_mapped(dirs)
     desk.hold_s = 0.0
     desk.look([ASKED])
@@ -97,7 +97,7 @@ def test_blocks_of_rows_in_the_cache_are_made_once_and_limited_in_bytes(dirs: Ru
         return made, sum(pieces._sizes.values())
 
     made, held = asyncio.run(read())
-    # The first block was dropped to make room for the others, so it is made a second time.
+    # The first block was dropped to make room for the other blocks, so the first block is made a second time.
     assert made == [1, 11]
     assert 0 < held <= 10_000
     log.close()

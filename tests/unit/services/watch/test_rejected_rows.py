@@ -98,7 +98,7 @@ def test_counts_of_several_gateways_are_added_per_stream() -> None:
 
 @pytest.fixture
 def rejecting(tmp_path: Path) -> Iterator[tuple[Served, Metering]]:
-    """Return a service with two streams that have rejected rows since its first poll, and its metrics."""
+    """Return a service and its metrics. Two streams have rejected rows since the first poll of the service."""
     with ExitStack() as stack:
         found = stack.enter_context(served(tmp_path / "home"))
         found.catalog.apply(documents_of(DOCUMENTS), "test")

@@ -1,4 +1,4 @@
-"""States of classes and their reasons. A state follows from the figures of a class; of several states, the most serious is shown."""
+"""States of classes and their reasons. A state follows from the figures of a class. Of several states, the most serious is shown."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ HUNG_S = 60.0
 
 
 class Clock:
-    """Clock that a test moves; a watch uses it to measure intervals and as the time of day."""
+    """Clock that a test moves. The watch reads both intervals and the time of day from this clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -55,7 +55,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def watch(system: InProcess, clock: Clock) -> Iterator[Watch]:
-    """Start a watch with a clock that only the test moves, so that after its first poll it polls only for a reader."""
+    """Start a watch with a clock that only the test moves. After its first poll, the watch polls only when a reader asks for a view."""
     with Watch(system, clock=clock, wall=clock) as running:
         yield running
 
