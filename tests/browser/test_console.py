@@ -145,7 +145,7 @@ def test_arrow_keys_home_and_end_switch_between_tabs(console: Console) -> None:
     )
 
 
-def test_address_of_the_page_leads_back_to_the_view_after_a_reload(console: Console) -> None:
+def test_reloading_the_page_shows_the_same_view_again(console: Console) -> None:
     console.open("Queries").page.get_by_role("button", name="acme/some").click()
     expect(console.page).to_have_url(f"{console.url}/console/#queries/acme%2Fsome")
     console.page.reload()
@@ -243,7 +243,7 @@ def test_markup_in_a_refused_name_is_shown_as_text(console: Console) -> None:
         ({"stream": ""}, "Name of the stream", "^this is not a valid name"),
     ],
 )
-def test_error_is_shown_at_its_field(
+def test_invalid_value_is_reported_at_its_form_field(
     console: Console, values: dict[str, str], label: str, message: str
 ) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]

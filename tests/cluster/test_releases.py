@@ -26,7 +26,7 @@ DRAIN_WITHIN = "60s"
 
 @pytest.mark.parametrize("empty", chart_values(), indirect=True)
 class TestRelease:
-    def test_chart_refuses_an_operator_that_would_drop_fields(self, empty: Release) -> None:
+    def test_chart_refuses_a_kuberay_operator_that_would_drop_fields(self, empty: Release) -> None:
         unknown = empty.unknown_fields()
         done = empty.helm("install", *empty.chart, "--dry-run=server")
         assert (done.returncode == 0) == (unknown == []), (unknown, done.stderr)

@@ -174,7 +174,7 @@ def test_dashboards_and_data_sources_of_other_people_are_left_alone(
     assert (refused.code, "has another type than Prometheus" in refused.err) == (2, True)
 
 
-def test_push_is_refused_if_another_data_source_has_the_name(
+def test_push_is_refused_if_the_name_of_its_data_source_is_taken(
     weir: Terminal, organisation: Organisation
 ) -> None:
     taken = {"uid": "theirs", "name": "Weir Prometheus", "type": "prometheus", "access": "proxy"}
@@ -183,7 +183,9 @@ def test_push_is_refused_if_another_data_source_has_the_name(
     assert (refused.code, "another data source already has this name" in refused.err) == (2, True)
 
 
-def test_push_is_refused_if_another_folder_has_the_title(weir: Terminal, organisation: Organisation) -> None:
+def test_push_is_refused_if_the_title_of_its_folder_is_taken(
+    weir: Terminal, organisation: Organisation
+) -> None:
     organisation.told("POST", "/api/folders", {"uid": "theirs", "title": "Weir"})
     refused = pushed(weir, organisation, organisation.token("Editor"))
     assert (refused.code, "another folder already has this title" in refused.err) == (2, True)

@@ -128,7 +128,7 @@ def answered(asked: Asked, uid: str) -> Iterator[Answer]:
             yield asked.answer(uid, panel["title"], target, asked.values(stored))
 
 
-def test_grafana_reaches_the_prometheus(asked: Asked) -> None:
+def test_grafana_reaches_its_prometheus_data_source(asked: Asked) -> None:
     told = asked.organisation.told("GET", f"/api/datasources/uid/{DATASOURCE_UID}/health")
     assert told["status"] == "OK"
 
@@ -210,7 +210,7 @@ def test_a_query_with_an_unknown_promql_function_is_reported(asked: Asked) -> No
     assert "rat" in wrong.error
 
 
-def test_grafana_shows_the_alert_rules_of_the_prometheus(asked: Asked) -> None:
+def test_grafana_shows_the_alert_rules_of_its_prometheus_data_source(asked: Asked) -> None:
     told = asked.organisation.told("GET", f"/api/prometheus/{DATASOURCE_UID}/api/v1/rules")
     rules = [rule for group in told["data"]["groups"] for rule in group["rules"]]
     known = {rule.name for rule in asked.recording.prometheus.rules()}

@@ -571,7 +571,7 @@ def test_rows_missing_after_the_start_position_of_a_stream_count_as_failed() -> 
     hosted.take(turned_away("unknown", 1, rejected=3))
 
 
-def test_no_joined_stream_runs_ahead_of_the_others_by_more_than_a_train() -> None:
+def test_no_stream_of_a_join_runs_ahead_of_the_other_streams_by_more_than_a_train() -> None:
     host = Host(drawn(5, 60), np.random.default_rng(1), train_max=100)
     host.begin()
     host.read(60)

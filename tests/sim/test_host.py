@@ -187,7 +187,7 @@ def test_late_tuples_are_counted_and_never_reach_the_queue(fraction: float, leas
     assert (host.door.ledger(), host.queues.tuples()) == (ledger(offered=1000, late=late), 1000 - late)
 
 
-def test_victim_newest_sheds_arrivals_evenly_and_keeps_the_queue() -> None:
+def test_victim_newest_sheds_arrivals_evenly_and_nothing_from_the_queue() -> None:
     host = host_of(*range(10), networks=FREE, victim="newest", costs={})
     host.door.set_keep(0.5)
     host.door.ingest(9.0)

@@ -187,7 +187,7 @@ def test_backlogged_classes_share_a_lane_by_their_priorities() -> None:
     assert result(run)["utilisation"] == pytest.approx(1.0, abs=0.001)
 
 
-def test_other_classes_use_capacity_that_a_class_leaves() -> None:
+def test_capacity_that_a_class_does_not_use_goes_to_other_classes() -> None:
     settings = scenario(
         tenant("idle", {"s": constant(50)}, priority=8),
         tenant("busy", {"s": constant(2000)}, priority=1),
@@ -283,7 +283,7 @@ def test_without_a_seed_the_seed_of_the_scenario_is_used() -> None:
     assert text(ran(everything_random(seed=5))) == text(ran(everything_random(), seed=5))
 
 
-def test_an_additional_class_does_not_change_the_arrivals_of_others() -> None:
+def test_adding_a_class_does_not_change_the_arrivals_of_other_classes() -> None:
     classes = [tenant(name, {"s": poisson(100)}) for name in "ab"]
     one, two = (ran(scenario(*classes[:count], networks=ONE_MS)) for count in (1, 2))
     assert one.hosts["a"].door.ledger() == two.hosts["a"].door.ledger()
@@ -408,7 +408,7 @@ def test_other_classes_use_the_lane_of_a_dead_host() -> None:
 
 
 @pytest.mark.parametrize(("by_s", "of_the_fourth"), [(5.0, 5001), (-5.0, 0)])
-def test_a_clock_jump_changes_only_the_response_of_the_tuple_inside(
+def test_a_clock_jump_changes_the_response_time_only_of_the_tuple_being_processed(
     by_s: float, of_the_fourth: float
 ) -> None:
     # Ten tuples arrive one second apart; the fourth is being processed when the clock jumps.

@@ -266,7 +266,9 @@ def test_unknown_column_is_reported_before_any_row_is_sent(node: Node, files: Fi
 # -- sizes of batches ----------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_a_named_producer_is_written_once(node: Node, spark: SparkSession) -> None:
+def test_a_batch_written_twice_with_the_same_producer_name_is_stored_once(
+    node: Node, spark: SparkSession
+) -> None:
     rows = spark.range(0, 30, 1, 3).selectExpr("id", "id / 2D AS x")
     options = {"endpoint": node.endpoint, "stream": "s", "apiKey": node.key}
     for _ in range(2):

@@ -306,7 +306,7 @@ def test_killed_process_is_restarted_and_publishes_each_row_once(
     assert descendants(folder) == []
 
 
-def test_hanging_jvm_is_killed_at_the_end(gateway: RealGateway, folder: Path) -> None:
+def test_a_hanging_jvm_is_killed_when_weir_ingest_ends(gateway: RealGateway, folder: Path) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
     with IngestProcess(job({"ticks": TICKS}, gateway, folder)) as ingest:
         os.kill(jvm_of(ingest), signal.SIGSTOP)

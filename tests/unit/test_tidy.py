@@ -285,7 +285,7 @@ def outward_imports(module: Module, layers: Sequence[str]) -> list[str]:
     ]
 
 
-def test_folders_import_only_folders_before_them() -> None:
+def test_folders_import_only_folders_that_come_before_them_in_the_order() -> None:
     report(
         [
             finding

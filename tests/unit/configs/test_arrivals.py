@@ -100,7 +100,7 @@ def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals)
     ],
 )
 @pytest.mark.parametrize("scale", [1, 2.5])
-def test_the_number_of_arrivals_is_the_rate_times_the_scale(
+def test_the_number_of_arrivals_grows_in_proportion_to_the_scale(
     settings: Arrivals, expected: int, sigmas: float, scale: float
 ) -> None:
     # A scaled stream changes its rate and ends at the same moments as the unscaled stream.
@@ -159,7 +159,7 @@ def test_lengths_of_bursts_have_the_given_mean_and_a_pareto_tail() -> None:
         assert beyond == pytest.approx(multiple**-3.0, abs=0.01)
 
 
-def test_bursts_are_silent_between_periods_and_dense_within() -> None:
+def test_bursts_are_dense_and_the_time_between_bursts_is_silent() -> None:
     # Periods of nearly equal lengths: 0.5 s with 600 arrivals per second and 1 s without arrivals, some 200 times.
     found = gaps(times(EVEN_BURSTS, 300))
     silences = [gap for gap in found if gap > 0.5]

@@ -332,7 +332,7 @@ LENDING = Control(0.2, 0.9)
         ),
     ],
 )
-def test_the_sentence_about_a_decision_has_its_figures_and_its_result(
+def test_the_sentence_about_a_decision_has_the_figures_and_the_result_of_the_decision(
     gold: LoadManager, seen: list[CycleEnded], sentence: str
 ) -> None:
     for one in seen:

@@ -166,7 +166,7 @@ def test_victim_fair_drops_keys_that_occur_once_at_the_average_rate() -> None:
     assert 2800 < kept < 3200
 
 
-def test_a_key_that_became_quiet_is_no_longer_dropped() -> None:
+def test_victim_fair_no_longer_drops_a_key_that_became_quiet() -> None:
     one = shedder("fair", 0.5)
     for busy, quiet in ((1, 2), (2, 1)):
         keys_kept(one, [busy] * 100 + [quiet] * 10)

@@ -148,7 +148,7 @@ def test_a_description_is_escaped() -> None:
     assert html.escape(wild) in made
 
 
-def test_only_the_first_of_many_moves_are_listed_and_the_rest_counted() -> None:
+def test_a_report_lists_only_the_first_of_many_moves_of_shares_and_counts_the_rest() -> None:
     run = ran(lending(seconds=20, load={"cycle_ms": 50, "redistribute_every": 1}), "dilos")
     assert run.ring.capacity is not None
     moved = sum(move.is_visible for move in run.ring.capacity.moves)

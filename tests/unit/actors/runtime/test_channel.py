@@ -225,7 +225,9 @@ def test_any_packet_is_decoded_or_refused(packet: bytes) -> None:
 
 
 @given(messages, st.integers(0, 255).filter(lambda version: version != VERSION))
-def test_of_messages_in_another_version_only_refusals_are_decoded(message: Message, version: int) -> None:
+def test_a_refusal_from_another_protocol_version_is_decoded_and_any_other_message_is_not(
+    message: Message, version: int
+) -> None:
     packet = bytes([version]) + encode(message)[1:]
     if isinstance(message, RefusedHost):
         assert decode(packet) == message

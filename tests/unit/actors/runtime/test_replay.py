@@ -218,7 +218,7 @@ def test_a_restored_core_is_replayed_from_its_restored_state(tmp_path: Path) -> 
     assert (capacity.agrees, [life.decisions for life in capacity.lives]) == (True, [3, 0, 3, 3])
 
 
-def test_a_load_manager_is_replayed_from_its_initial_control(tmp_path: Path) -> None:
+def test_the_replay_of_a_load_manager_starts_from_its_recorded_headroom_and_keep(tmp_path: Path) -> None:
     core = LoadManager("gold", LoadSettings(), 0.3, 0.5, 0.5)
     core.control = Control(0.2, 0.5, AlomaBranch.DROP_MORE, 3)
     log = EventLog(tmp_path, header_of("load", "gold", "virtual", core), 1 << 20)

@@ -85,7 +85,7 @@ def test_ten_thousand_queries_share_their_operators() -> None:
 # -- estimated selectivities of operators ------------------------------------------------------------------
 
 
-def test_the_selectivity_estimate_of_a_window_stays_steady_between_its_ends() -> None:
+def test_the_selectivity_estimate_of_a_window_stays_steady_between_two_window_ends() -> None:
     run, groups, train_size, trains_per_s = (
         class_of("SELECT k, sum(x) AS s FROM t [RANGE 10 SECONDS] GROUP BY k"),
         5,

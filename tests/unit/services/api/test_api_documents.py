@@ -106,7 +106,7 @@ def test_second_delete_answers_404(api: Api) -> None:
     assert api("GET", "/v1/tenants/acme/queries/odd").status_code == 404
 
 
-def test_change_that_does_not_run_in_time_is_saved_with_a_warning(api: Api) -> None:
+def test_a_change_that_does_not_take_effect_in_time_is_saved_with_a_warning(api: Api) -> None:
     enacted = []
 
     def enact() -> bool:
@@ -300,7 +300,7 @@ def test_tenant_applies_only_its_own_queries(api: Api) -> None:
     assert statuses == [200, 403, 404, 404]
 
 
-def test_changes_by_another_process_are_seen(api: Api) -> None:
+def test_the_api_shows_changes_that_another_process_made_in_the_catalog(api: Api) -> None:
     api.service.catalog.apply(documents_of("{kind: Tenant, name: late, priority_class: gold}"), "another")
     api.service.snapshot.refresh()
     assert api("GET", "/v1/tenants/late").status_code == 200

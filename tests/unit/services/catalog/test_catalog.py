@@ -160,7 +160,7 @@ def test_versions_are_never_reused(catalog: Catalog) -> None:
     assert catalog.put(new, "ops").version > third + 1
 
 
-def test_changed_query_stays_before_the_query_that_reads_it(catalog: Catalog) -> None:
+def test_a_changed_query_still_precedes_the_query_that_reads_it(catalog: Catalog) -> None:
     catalog.apply([document("{kind: Query, tenant: acme, name: odd, sql: SELECT value FROM ticks}")], "ops")
     (class_,) = catalog.desired().classes
     assert list(class_.queries) == ["odd", "big"]
@@ -368,7 +368,7 @@ def test_catalog_of_a_newer_version_is_refused(home: Home) -> None:
         Catalog(home)
 
 
-def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
+def test_catalog_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     home = home_of({"WEIR_HOME": str(tmp_path / "home")})
     with closing(Catalog(home)) as catalog:
         catalog.keys.create("ops", ["admin"], "ops")
@@ -519,7 +519,7 @@ def test_full_connection_pool_is_reported_as_unavailable() -> None:
         pass
 
 
-def test_checkpoints_do_not_depend_on_the_folder_a_command_starts_in(
+def test_folders_of_checkpoints_do_not_depend_on_the_folder_in_which_a_command_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, streams = home_of({"WEIR_HOME": str(tmp_path / "home")}), tmp_path / "streams.yaml"

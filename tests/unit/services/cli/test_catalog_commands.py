@@ -63,7 +63,7 @@ def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
     return file
 
 
-def test_a_file_that_was_applied_shows_no_differences(weir: Terminal) -> None:
+def test_weir_diff_shows_no_differences_for_a_file_that_was_applied(weir: Terminal) -> None:
     file = write(STREAM, TENANT, QUERY)
     code, out, _ = weir("diff", "-f", file)
     assert (code, out.splitlines()[-1].strip()) == (1, "3 to add, 0 to change, 0 to delete")

@@ -136,7 +136,7 @@ def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
     assert answer["classes"][0]["offered"] == pytest.approx(75, abs=30)
 
 
-def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
+def test_a_shorter_run_leaves_out_the_faults_after_its_end(weir: Terminal, tmp_path: Path) -> None:
     # With `drain`, a run continues after its last arrival. So a fault at 2 s would still strike if the run did not leave it out.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
@@ -322,7 +322,7 @@ def test_an_interrupted_run_exits_with_130_and_prints_no_traceback(weir: Termina
 # -- comparisons of several runs ----------------------------------------------------------------------------------
 
 
-def test_compare_gives_each_manager_the_result_of_its_own_run(weir: Terminal) -> None:
+def test_the_option_compare_gives_each_manager_the_same_result_as_a_single_run(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--compare", "-o", "json", "--seconds", "1", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert [one["manager"] for one in done.json] == list(MANAGERS)
@@ -334,7 +334,9 @@ def test_compare_gives_each_manager_the_result_of_its_own_run(weir: Terminal) ->
 
 
 @pytest.mark.slow
-def test_policies_shows_every_policy_and_the_findings_of_the_paper(weir: Terminal, tmp_path: Path) -> None:
+def test_the_option_policies_shows_every_policy_and_the_findings_of_the_paper(
+    weir: Terminal, tmp_path: Path
+) -> None:
     few = "name: few\nextends: sharaf-qos\nseconds: 5\nnetworks: {testbed: {queries: 5}}\n"
     (tmp_path / "few.yaml").write_text(few, encoding="utf-8")
     done = weir("sim", "few.yaml", "--policies")
@@ -408,7 +410,9 @@ def test_a_recorded_run_is_replayed_core_by_core(weir: Terminal) -> None:
     ]
 
 
-def test_a_replay_that_disagrees_prints_the_line_and_fails(weir: Terminal, tmp_path: Path) -> None:
+def test_a_replay_that_disagrees_with_the_recording_prints_the_line_and_fails(
+    weir: Terminal, tmp_path: Path
+) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/turns-node-1.jsonl"
     first, grant, rest = log.read_text("utf-8").split("\n", 2)

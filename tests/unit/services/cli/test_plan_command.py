@@ -61,7 +61,7 @@ def weir(
         yield planning
 
 
-def test_plan_exits_with_0_if_all_targets_hold_and_with_1_otherwise(weir: Terminal) -> None:
+def test_weir_plan_exits_with_0_if_all_targets_hold_and_otherwise_with_1(weir: Terminal) -> None:
     code, out, err = weir()
     assert (code, err) == (0, "")
     assert "plan: all targets hold" in out

@@ -110,7 +110,7 @@ def test_the_example_of_the_paper_has_the_costs_in_the_paper(weir: Terminal) -> 
     assert 12 * 19 + 3 * 29 + 3 * 29 == 402
 
 
-def test_json_is_one_object_with_groups_and_sub_groups(weir: Terminal) -> None:
+def test_json_output_is_one_object_with_groups_and_sub_groups(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "-o", "json")
     assert (done.code, done.err) == (0, "")
     punctual = {"latency_updates": 0.0, "tardiness": {"mean_ms": 0.0, "max_ms": 0.0}}

@@ -198,7 +198,7 @@ def test_a_page_has_a_picture_per_panel_and_loads_nothing_from_other_hosts() -> 
     assert re.findall(r"https?://", text) == []
 
 
-def test_texts_of_boards_are_escaped() -> None:
+def test_texts_of_dashboards_are_escaped_in_html() -> None:
     text = boards_html([AnsweredPanel(BOARD, ROW, panel("stat"), {"A": [over([1])]})], SPAN)
     assert "B &amp; Co" in text
     assert "What it &lt;is&gt;." in text

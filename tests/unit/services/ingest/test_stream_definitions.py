@@ -324,7 +324,7 @@ def parsed(data: object = None) -> StreamsFile:
     return parse_model(StreamsFile, yaml.safe_load(VALID) if data is None else data)
 
 
-def test_columns_become_the_same_stream_as_sql() -> None:
+def test_stream_declared_by_columns_equals_the_stream_declared_in_sql() -> None:
     streams = declared(parsed())
     readings = streams["readings"]
     assert readings.schema.names == ("ts", "sensor", "temp")
@@ -531,7 +531,7 @@ def test_stream_with_other_columns_at_the_gateway_is_refused(
     assert message in str(caught.value)
 
 
-def test_stream_with_another_event_time_at_the_gateway_is_refused() -> None:
+def test_stream_with_another_event_time_column_at_the_gateway_is_refused() -> None:
     ticks = declared(parsed())["ticks"]
     with pytest.raises(InvalidInput, match="the stream at the gateway has another event time"):
         compare("ticks", ticks, ticks.schema.arrow)

@@ -279,7 +279,7 @@ def test_rows_wait_while_publishing_fails_and_are_published_once() -> None:
     assert published.batches == ["test-0"]
 
 
-def test_last_problem_names_the_object_and_its_value() -> None:
+def test_last_problem_of_a_mirror_names_the_object_and_the_invalid_value() -> None:
     with object_store() as store, polling(prices(store, "KEYS ('text')"), Published()) as found:
         while found.progress().statistics.failing < 1 or not found.progress().last_problem:
             threading.Event().wait(0.01)
@@ -330,7 +330,7 @@ def test_failed_publishing_is_reported_and_retried() -> None:
             published.until(lambda: bool(published.rows))
 
 
-def test_repeat_every_publishes_unchanged_objects_again() -> None:
+def test_a_mirror_with_repeat_every_publishes_unchanged_objects_again() -> None:
     with object_store(a={"price": 1}) as store:
         published = Published()
         with polling(prices(store, "KEYS ('a')", "REPEAT EVERY 0.05 SECONDS"), published) as found:

@@ -59,7 +59,7 @@ def test_applied_declarations_are_listed(weir: Served) -> None:
         assert client.get("stream", "ticks").declaration == STREAM
 
 
-def test_diff_lists_the_changed_fields(weir: Served) -> None:
+def test_client_diff_lists_the_changed_fields(weir: Served) -> None:
     lower = TENANT.model_copy(update={"priority_class": "bronze"})
     with weir.client() as client:
         client.apply(ALL)
