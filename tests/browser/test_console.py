@@ -368,7 +368,7 @@ def test_answers_show_how_much_of_their_input_was_kept(
         expect(page.locator("#query thead th").last).to_have_attribute("title", re.compile("was kept"))
 
 
-def test_new_key_works_until_it_is_revoked_and_is_shown_only_once(console: Console, served: Served) -> None:
+def test_new_key_is_shown_only_once_and_works_until_it_is_revoked(console: Console, served: Served) -> None:
     page = console.open("Keys").page
     page.get_by_label("Principal").fill("feeder")
     page.get_by_label("Scopes").fill("ingest:readings tenant:acme")

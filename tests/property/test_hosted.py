@@ -366,7 +366,7 @@ def test_shed_tuples_stay_shed_and_the_ledger_closes_after_a_crash(
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([1.0, 0.4]))
-def test_every_row_has_a_fate_although_the_log_forgot_batches_before_they_were_read(
+def test_every_row_has_a_fate_although_the_log_forgot_batches_that_were_not_yet_read(
     seed: int, course: int, keep: float
 ) -> None:
     given_, chance = drawn(seed, 40), np.random.default_rng(course)

@@ -365,7 +365,7 @@ class TestOrder:
         assert waits(order_of(tasks_due_at_once(ones, "hr"))) == least
 
     @given(due_at_once)
-    def test_edf_hr_picks_the_earliest_reachable_deadline_or_a_late_task_that_ends_before_it(
+    def test_edf_hr_picks_the_earliest_reachable_deadline_or_a_late_task_that_ends_before_that_deadline(
         self, ones: list[One]
     ) -> None:
         left, now = set(range(len(ones))), 0

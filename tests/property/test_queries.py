@@ -120,7 +120,7 @@ def test_removing_a_running_query_changes_no_answer_of_other_queries(
 
 @settings(max_examples=60)
 @given(st.lists(any_query, min_size=1, max_size=4), every_stream, cuts, st.integers(0, 12))
-def test_a_class_restored_from_a_snapshot_continues_as_before(
+def test_a_class_restored_from_a_snapshot_gives_the_same_answers_as_without_the_restart(
     some: list[Statement], rows: Rows, how: Cuts, after: int
 ) -> None:
     load(rows)

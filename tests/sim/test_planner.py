@@ -136,7 +136,7 @@ def test_a_lossless_class_that_asks_for_more_than_it_gets_falls_behind() -> None
     assert (found.after.falls_behind, found.after.drop, found.holds) == (True, 0.0, False)
 
 
-def test_a_class_with_shards_is_planned_on_several_lanes() -> None:
+def test_the_admission_plan_runs_a_class_with_shards_on_several_lanes() -> None:
     new = load("new", 1, 300, 1.5, max_drop=0.0)
     assert not plan(Situation(2, LiveSettings(lanes=2), (), (new,))).holds
     assert plan(Situation(2, LiveSettings(lanes=2), (), (replace(new, shards=2),))).holds

@@ -208,7 +208,7 @@ def test_two_lanes_do_twice_the_work_of_one() -> None:
     )
 
 
-def test_a_class_runs_in_one_lane_and_other_classes_use_the_rest() -> None:
+def test_a_class_runs_in_only_one_lane_and_the_other_lanes_stay_free_for_other_classes() -> None:
     run = ran(overloaded(9, 1, lanes=2))
     assert {name: host.processed_s / run.now for name, host in run.hosts.items()} == pytest.approx(
         {"a": 1.0, "b": 1.0}, abs=0.005
@@ -657,7 +657,7 @@ def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
     assert 5 * POINTS_MAX - recorded[-1] <= 8
 
 
-def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops_old_tuples() -> None:
+def test_an_overloaded_class_that_may_hardly_drop_holds_back_its_input_or_drops_old_tuples() -> None:
     """Offer 1.5 times the capacity. With a maximum age, the class drops old tuples; without, it holds its source back.
 
     If the class did neither, its queue would grow without limit.
@@ -679,7 +679,7 @@ def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops
     assert waiting[500.0] == 0
 
 
-def test_a_class_that_holds_its_source_back_borrows_spare_capacity() -> None:
+def test_a_class_that_holds_back_its_input_borrows_spare_capacity() -> None:
     """Run a class of higher priority that becomes idle halfway through, and a class of lower priority that competes
     for the capacity that becomes free.
     """

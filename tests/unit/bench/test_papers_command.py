@@ -24,7 +24,7 @@ def papers(terminal: Terminal) -> Terminal:
 LEAST = "dilos-redistribution"
 
 
-def test_claims_are_printed_and_a_page_is_written(papers: Terminal, tmp_path: Path) -> None:
+def test_bench_papers_prints_claims_and_writes_a_page(papers: Terminal, tmp_path: Path) -> None:
     done = papers(LEAST, "--quick")
     assert (done.code, done.err) == (0, "")
     assert "7 of 7 claims hold" in done.out

@@ -70,7 +70,7 @@ def test_a_report_is_one_file_named_after_the_run_in_a_new_folder(tmp_path: Path
 
 
 @pytest.mark.parametrize("manager", ["none", "dilos"])
-def test_a_page_needs_no_other_host(manager: str) -> None:
+def test_a_report_page_loads_nothing_from_other_hosts(manager: str) -> None:
     made = page_of(manager)
     assert made.refers_to
     assert [one for one in made.refers_to if not one.startswith("#")] == []

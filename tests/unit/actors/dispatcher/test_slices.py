@@ -232,7 +232,7 @@ def test_a_host_reports_its_waiting_classes_to_a_new_dispatcher(
     assert set(ran) == {"gold", "silver"}
 
 
-def test_a_class_runs_on_a_host_after_it_joins_and_no_longer_after_it_leaves(
+def test_a_class_runs_on_a_host_after_joining_the_host_and_not_after_leaving_the_host(
     make_node: MakeNode, make_worker: MakeWorker
 ) -> None:
     node = make_node()

@@ -434,7 +434,9 @@ def test_killed_gateway_loses_no_accepted_batch(dirs: RunDirs) -> None:
     assert last == 59
 
 
-def test_too_large_batch_is_refused_for_good_but_too_many_bytes_at_once_only_for_now(dirs: RunDirs) -> None:
+def test_batch_that_is_too_large_is_refused_for_good_and_too_many_bytes_at_once_only_for_now(
+    dirs: RunDirs,
+) -> None:
     bounds = DoorBounds(message_bytes=64 * KIB, receiving_bytes=100 * KIB, connections=3)
     with running(dirs, bounds=bounds) as gateway, Producer(dirs.door_socket) as producer, raw(dirs) as slow:
         gateway.streams.declare(READINGS)
@@ -493,7 +495,7 @@ def test_second_gateway_of_a_node_is_refused(dirs: RunDirs) -> None:
         Gateway(dirs)
 
 
-def test_run_folders_of_dead_systems_are_removed_and_others_stay(tmp_path: Path) -> None:
+def test_run_folders_of_dead_systems_are_removed_and_those_of_living_systems_are_not(tmp_path: Path) -> None:
     dead, alive = (RunDirs(tmp_path, name, "n") for name in ("dead", "alive"))
     os.close(dead.hold())
     held = alive.hold()

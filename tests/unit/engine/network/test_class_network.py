@@ -172,7 +172,7 @@ def test_adding_a_query_keeps_the_measurements_of_running_operators() -> None:
     assert [run.runner.scheduled.tuples[place] for place in range(len(before) + 1)] == [*taken, 0]
 
 
-def test_queued_input_reaches_queries_that_were_added_after_it_arrived() -> None:
+def test_queued_input_reaches_queries_that_were_added_after_the_input_arrived() -> None:
     run = class_of("SELECT x FROM t", "SELECT n FROM s")
     run.step(1)
     run.offer("t", [row(0, x=1.0)])

@@ -165,7 +165,7 @@ def test_round_robin_runs_a_newly_ready_operator_at_its_place_in_the_cycle() -> 
     assert [chosen.pick(0.0) for _ in range(5)] == [2, 3, 0, 1, 2]
 
 
-def test_round_robin_restarts_the_cycle_after_everything_ran() -> None:
+def test_round_robin_restarts_the_cycle_after_all_ready_operators_ran() -> None:
     chosen = policy("rr", queries((1, 1), (1, 1), (1, 1)), ready="1:0")
     assert drain(chosen) == [1]
     chosen.ready(2, 0.0)

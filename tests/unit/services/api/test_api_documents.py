@@ -490,7 +490,7 @@ def test_no_body_causes_a_server_error(api: Api) -> None:
 
 
 @pytest.mark.slow
-def test_routes_work_with_postgresql_and_report_when_it_has_stopped(tmp_path: Path) -> None:
+def test_routes_work_with_postgresql_and_report_when_postgresql_has_stopped(tmp_path: Path) -> None:
     with ExitStack() as database:
         home = Home(tmp_path, database.enter_context(postgresql()))
         with api_over(home) as api:

@@ -89,7 +89,7 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 ]
 
 
-def test_commands_go_to_the_service_of_the_home_so_it_can_refuse_impossible_delay_targets(
+def test_commands_go_through_the_service_of_the_home_which_refuses_impossible_delay_targets(
     here: Terminal, tmp_path: Path
 ) -> None:
     home = Home(tmp_path / "home")

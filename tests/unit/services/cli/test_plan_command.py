@@ -72,7 +72,7 @@ def test_weir_plan_exits_with_0_if_all_targets_hold_and_otherwise_with_1(weir: T
     assert "class late would miss its delay target of 500 ms" in out
 
 
-def test_json_and_yaml_show_the_same_plan(weir: Terminal) -> None:
+def test_json_and_yaml_output_show_the_same_admission_plan(weir: Terminal) -> None:
     printed_plan = json.loads(weir("-o", "json", *FLOOD)[1])
     assert printed_plan == yaml.safe_load(weir("-o", "yaml", *FLOOD)[1])
     assert [(one["name"], one["planned"], one["holds"]) for one in printed_plan["classes"]] == [

@@ -189,7 +189,9 @@ def test_the_comparison_of_a_preset_fits_into_eighty_columns(weir: Terminal) -> 
         assert sum("Golab §" in line for line in lines(done.out)) == findings
 
 
-def test_for_queries_that_share_no_work_only_orders_of_running_them_are_compared(weir: Terminal) -> None:
+def test_for_queries_that_share_no_work_only_the_orders_of_running_queries_are_compared(
+    weir: Terminal,
+) -> None:
     done = weir("sim", "sharaf-tardiness", "--schedules")
     shown = lines(done.out)
     assert [line.split()[0] for line in shown[3:6]] == ["none", "none:order=hr", "none:order=edf-hr"]
@@ -271,7 +273,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp
         ((), "example-hybrid-late-off.html"),
     ],
 )
-def test_a_report_page_loads_no_other_file_and_is_always_the_same(
+def test_a_report_page_loads_no_other_file_and_has_the_same_bytes_each_time(
     weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], file: str
 ) -> None:
     alone = weir("sim", "example.yaml", "-o", "json", *arguments)

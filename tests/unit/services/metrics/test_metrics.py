@@ -341,7 +341,7 @@ def test_promtool_finds_no_problem_in_the_metrics(metered: Metering) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
-def test_the_metrics_page_matches_the_families() -> None:
+def test_the_metrics_page_matches_the_metric_families_in_the_code() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make metrics`"
 
 

@@ -124,7 +124,7 @@ def test_operator_costs_are_scaled_to_the_measured_load_of_the_class() -> None:
     assert given.rate * (given.tuple_s + given.call_s / train) == pytest.approx(1.5 * believed)
 
 
-def test_a_class_with_unknown_operators_is_planned_from_its_load() -> None:
+def test_a_class_with_unknown_operators_enters_the_admission_plan_with_its_measured_load() -> None:
     seen = SystemMeasurement(1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(0.25)})
     (given,) = planned(NEW % "Ticks", seen).running[0].inputs
     assert given.rate * given.tuple_s == pytest.approx(0.25)
@@ -137,7 +137,7 @@ def test_tenants_of_a_changed_priority_class_are_part_of_the_admission_plan() ->
     assert [(one.name, one.declared.delay_target_ms) for one in found.planned] == [("old", 100)]
 
 
-def test_a_tenant_without_queries_is_planned_without_input() -> None:
+def test_a_tenant_without_queries_enters_the_admission_plan_without_input() -> None:
     found = planned("{kind: Tenant, name: new, priority_class: gold}")
     assert [(one.name, one.inputs) for one in found.planned] == [("new", ())]
     assert [one.name for one in found.after()] == ["old", "new"]

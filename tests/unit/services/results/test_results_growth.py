@@ -97,7 +97,9 @@ def test_reader_is_woken_by_an_announcement(dirs: RunDirs, log: ClassLog, unpoll
     assert [event.count(b"_seq") for event in received] == [2] * 20
 
 
-def test_waiting_page_is_woken_by_an_announcement(dirs: RunDirs, log: ClassLog, unpolled: None) -> None:
+def test_a_request_that_waits_for_a_page_of_answers_is_woken_by_an_announcement(
+    dirs: RunDirs, log: ClassLog, unpolled: None
+) -> None:
     async def read(host: Channel) -> int:
         results = Results(LocalPlaces(dirs))
         page = asyncio.create_task(results.page(ASKED, None, 10, wait_s=NEVER_S))

@@ -112,7 +112,7 @@ def test_the_last_view_is_returned_while_the_coordinator_is_away(
     assert watch.problem == ""
 
 
-def test_the_command_ends_if_the_system_is_away_too_long_or_has_ended(
+def test_a_command_that_watches_a_system_ends_if_the_system_is_away_too_long_or_has_ended(
     system: InProcess, watch: Watch, clock: Clock
 ) -> None:
     watch.view()
