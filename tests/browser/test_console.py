@@ -419,7 +419,9 @@ def test_banner_is_shown_while_the_service_does_not_answer(console: Console) -> 
     expect(console.page.locator("#said")).to_have_text("Weir answers again.")
 
 
-def test_ended_session_leads_to_sign_in(console: Console, served: Served) -> None:
+def test_after_a_session_has_ended_the_console_shows_the_sign_in_page(
+    console: Console, served: Served
+) -> None:
     console.expected = [NOTHING_RUNS, "status of 401"]
     expect(console.page.locator("#classes")).to_contain_text("No system runs here")
     (token,) = [cookie["value"] for cookie in console.context.cookies() if cookie["name"] == "weir_session"]

@@ -276,7 +276,9 @@ def test_priority_class_is_created_and_deleted_unless_in_use(console: Console, s
     expect(page.locator("#tenant .problem")).to_contain_text("acme")
 
 
-def test_change_by_another_user_is_not_overwritten(console: Console, served: Served) -> None:
+def test_change_that_another_user_made_while_a_form_was_open_is_not_overwritten(
+    console: Console, served: Served
+) -> None:
     form = form_of(console, "acme")
     form.get_by_label("Priority", exact=True).fill("2")
     served.put("/v1/tenants/acme", {"priority_class": "bronze"})

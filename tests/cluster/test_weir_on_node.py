@@ -173,7 +173,7 @@ class TestRelease:
         assert (ticked.values[0], ticked.restarts) == (0, 0)
         assert len(ticked.values) > before
 
-    def test_killed_service_loses_nothing(
+    def test_killing_the_service_loses_no_row_and_no_answer(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
     ) -> None:
         before = service.restarts("head", "weir")

@@ -133,11 +133,13 @@ def test_grafana_reaches_its_prometheus_data_source(asked: Asked) -> None:
     assert told["status"] == "OK"
 
 
-def test_every_query_is_valid(answers: list[Answer]) -> None:
+def test_grafana_runs_every_dashboard_query_without_an_error(answers: list[Answer]) -> None:
     assert [(answer.uid, answer.panel, answer.error) for answer in answers if answer.error] == []
 
 
-def test_every_panel_has_data(answers: list[Answer], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_dashboard_panel_has_data_in_grafana(
+    answers: list[Answer], capsys: pytest.CaptureFixture[str]
+) -> None:
     numbers: dict[tuple[str, str], int] = {}
     for answer in answers:
         key = (answer.uid, answer.panel)
@@ -174,7 +176,7 @@ def test_queries_of_a_table_have_the_same_labels(answers: list[Answer]) -> None:
     assert all(labels == [{frozenset({"tenant", "priority_class"})}] * 6 for labels in joined.values())
 
 
-def test_every_variable_lists_values(asked: Asked) -> None:
+def test_every_dashboard_variable_lists_values(asked: Asked) -> None:
     # The demonstration is no release of the chart, so its series lack these labels.
     outside = {"namespace", "release"}
     for document in DOCUMENTS:

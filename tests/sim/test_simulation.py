@@ -272,7 +272,7 @@ def test_the_same_seed_gives_an_identical_run(manager: str) -> None:
     assert first.series == second.series
 
 
-def test_another_seed_gives_another_run() -> None:
+def test_two_seeds_give_two_different_simulated_runs() -> None:
     runs = [ran(everything_random(), "dilos", seed) for seed in (5, 6)]
     assert [run.seed for run in runs] == [5, 6]
     offered = [[one["offered"] for one in result(run)["classes"]] for run in runs]

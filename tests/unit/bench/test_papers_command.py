@@ -64,7 +64,7 @@ def test_an_unknown_experiment_is_refused_with_the_nearest_name(papers: Terminal
     )
 
 
-def test_an_unknown_format_is_refused(papers: Terminal) -> None:
+def test_an_unknown_output_format_is_refused(papers: Terminal) -> None:
     assert papers(LEAST, "-o", "jsonl").code == 2
 
 

@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_arrivals(settings: Arrivals) -> None:
 
 
 @pytest.mark.parametrize("settings", EVERY_KIND)
-def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals) -> None:
+def test_another_seed_gives_other_arrivals_unless_the_arrivals_are_a_trace(settings: Arrivals) -> None:
     assert (times(settings, 20, seed=7) == times(settings, 20, seed=8)) == (settings is TRACE)
 
 

@@ -605,7 +605,7 @@ def test_a_scenario_inherits_missing_fields_from_the_scenario_it_extends() -> No
         ),
     ],
 )
-def test_an_invalid_extends_is_refused(
+def test_an_invalid_value_of_extends_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     (tmp_path / "presets").mkdir()

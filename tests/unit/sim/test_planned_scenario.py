@@ -94,7 +94,7 @@ def test_a_group_has_the_entitlement_and_load_of_its_members() -> None:
     assert given.call_s == 0.0
 
 
-def test_streams_of_a_join_become_one_queue() -> None:
+def test_the_admission_plan_simulates_the_streams_of_a_join_as_one_queue() -> None:
     found = one_queue([InputLoad(30.0, 1e-3, 1e-4, 2.0, 0.1, 3), InputLoad(10.0, 5e-3, 2e-4, 6.0, 0.2, 4)])
     assert astuple(found) == pytest.approx((40.0, 2e-3, 3e-4, 3.0, 0.2, 7))
 

@@ -101,7 +101,7 @@ def test_a_class_without_shed_tuples_has_lost_nothing_even_if_dropping_was_decid
     assert found == {"gold loses nothing while it asks for no more than its share": True}
 
 
-def test_late_rows_count_as_a_loss() -> None:
+def test_late_rows_break_the_promise_of_no_loss() -> None:
     loads = {"gold": [0.5, 0.5], "silver": [0.2, 0.4, 0.2]}
     found = within_share(loads=loads, gold={"late": 3}, silver={"late": 3})
     assert found == {

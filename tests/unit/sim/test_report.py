@@ -137,11 +137,11 @@ def test_the_same_run_gives_an_identical_page() -> None:
     assert source_of(ran(lending(), "dilos")) == source("dilos")
 
 
-def test_another_seed_gives_another_page() -> None:
+def test_runs_with_two_different_seeds_give_different_report_pages() -> None:
     assert source_of(ran(lending(), "dilos", seed=2)) != source("dilos")
 
 
-def test_a_description_is_escaped() -> None:
+def test_the_description_of_a_scenario_is_escaped_in_html() -> None:
     wild = '<script src="x">alert(1)</script> & "more"'
     made = source_of(ran(lending(seconds=0.1, description=wild)))
     assert "script" not in Page(made).elements

@@ -110,7 +110,7 @@ def refused(answer: Accepted | RefusedBatch) -> RefusedBatch:
     return answer
 
 
-def test_batch_goes_from_producer_to_reader(dirs: RunDirs) -> None:
+def test_published_batch_arrives_at_the_reader_of_its_stream(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")

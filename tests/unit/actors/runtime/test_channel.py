@@ -76,7 +76,7 @@ def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> No
     assert [received(theirs) for _ in messages] == messages
 
 
-def test_the_end_of_a_channel_is_read_after_the_last_message_of_the_peer(
+def test_the_reader_of_a_closed_channel_gets_the_last_message_and_then_the_end(
     ends: tuple[Channel, Channel],
 ) -> None:
     ours, theirs = ends

@@ -155,7 +155,7 @@ def test_an_impossible_event_ends_the_replay_with_the_reason(folder: Path) -> No
     assert life.first.got.startswith("ZeroDivisionError: ")
 
 
-def test_a_lost_message_is_reported(folder: Path) -> None:
+def test_the_replay_reports_a_lost_message_between_cores(folder: Path) -> None:
     log = folder / "load-bronze-1.jsonl"
     lines = lines_of(log)
     heard = [
@@ -275,6 +275,6 @@ def test_an_invalid_log_is_refused_with_the_line_number(folder: Path, text: byte
     assert str(refused.value).startswith(f"{log}: {where}")
 
 
-def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
+def test_replaying_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="the folder contains no event log"):
         replay(tmp_path)

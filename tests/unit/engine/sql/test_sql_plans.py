@@ -258,7 +258,7 @@ EXPRESSIONS: dict[str, Expression] = {
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expression_is_typed_and_normalized(text: str) -> None:
+def test_an_expression_is_typed_and_normalized_by_the_planner(text: str) -> None:
     expected = EXPRESSIONS[text]
     assert planned(f"SELECT {text} AS x FROM trades") == Project(
         Scan(TRADES), (expected,), fields(x=expected.type)

@@ -38,7 +38,7 @@ def test_stream_without_watermark_has_no_event_time() -> None:
     assert parse_create_stream(sql) == StreamSchema("my stream", schema)
 
 
-def test_every_spelling_of_a_type_is_known() -> None:
+def test_every_spelling_of_a_column_type_is_recognised() -> None:
     names = {
         "boolean bool": BOOLEAN,
         "int32 int integer": INT32,

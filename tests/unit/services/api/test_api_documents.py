@@ -100,7 +100,7 @@ def test_declaration_that_matches_if_none_match_answers_304_without_a_body(api: 
     ]
 
 
-def test_second_delete_answers_404(api: Api) -> None:
+def test_deleting_a_declaration_a_second_time_answers_404(api: Api) -> None:
     answers = [api("DELETE", "/v1/tenants/acme/queries/odd") for _ in range(2)]
     assert [(answer.status_code, answer.content[:1]) for answer in answers] == [(204, b""), (404, b"{")]
     assert api("GET", "/v1/tenants/acme/queries/odd").status_code == 404
@@ -406,7 +406,7 @@ def test_error_has_the_json_pointer_of_the_wrong_field_in_the_body(
         ("/v1/tenants/", 404),
     ],
 )
-def test_invalid_name_is_refused(api: Api, path: str, status: int) -> None:
+def test_declaration_with_an_invalid_name_is_refused(api: Api, path: str, status: int) -> None:
     assert api("PUT", path, NEW).status_code == status
 
 
@@ -435,7 +435,7 @@ def test_body_is_read_by_its_media_type(api: Api, content: str, media: str, stat
     assert answer.status_code == status, answer.text
 
 
-def test_sql_of_ten_megabytes_is_too_large(api: Api) -> None:
+def test_sql_of_ten_megabytes_is_refused_as_too_large(api: Api) -> None:
     sql = "SELECT * FROM ticks WHERE " + "value = 1 OR " * 800_000
     path = "/v1/tenants/acme/queries/long"
     documents = [{"kind": "Query", "tenant": "acme", "name": "long", "sql": sql}]
@@ -476,7 +476,7 @@ PATHS = st.sampled_from(
 )
 
 
-def test_no_body_causes_a_server_error(api: Api) -> None:
+def test_a_request_with_any_body_never_causes_a_server_error(api: Api) -> None:
     @settings(max_examples=150, deadline=None)
     @given(path=PATHS, body=JSON | st.dictionaries(FIELDS, JSON, max_size=4))
     def holds(path: str, body: object) -> None:

@@ -91,7 +91,7 @@ def test_admission_plan_requires_the_permission_to_declare(
 @pytest.mark.parametrize(
     "rate", ["ticks", "ticks:many", ":5", "tick:5", "ticks:-1", "ticks:inf", "ticks:nan"]
 )
-def test_invalid_rate_is_refused(api: Api, rate: str) -> None:
+def test_admission_plan_with_an_invalid_rate_is_refused(api: Api, rate: str) -> None:
     assert planned(api, QUERY, params={"rate": rate}).status_code == 422
 
 

@@ -161,7 +161,7 @@ def test_bytes_that_are_not_http_are_refused(api: Api) -> None:
     assert json.loads(body)["type"] == "urn:weir:problem:malformed"
 
 
-def test_port_in_use_is_reported(api: Api) -> None:
+def test_starting_a_service_on_a_port_in_use_is_reported(api: Api) -> None:
     with Serving(api.service) as serving:
         taken = ServiceSettings(port=urlsplit(serving.url).port)
         another = Serving(Service(api.service.catalog, taken, api.service.snapshot))

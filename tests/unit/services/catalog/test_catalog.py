@@ -145,7 +145,7 @@ def test_putting_an_equal_declaration_changes_nothing(catalog: Catalog) -> None:
     assert picture(catalog) == before
 
 
-def test_versions_are_never_reused(catalog: Catalog) -> None:
+def test_versions_of_declarations_are_never_reused(catalog: Catalog) -> None:
     silver = document("{kind: Tenant, name: acme, priority_class: silver}").declaration
     first = catalog.get(ACME).version
     second = catalog.put(silver, "ops", version=first).version
@@ -456,7 +456,7 @@ def test_revoked_and_expired_keys_are_refused(catalog: Catalog, clock: Clock) ->
     assert [entry.action for entry in catalog.audit(info.ref)] == ["revoked", "created"]
 
 
-def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> None:
+def test_last_use_of_a_key_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> None:
     _, info = catalog.keys.create("ops", ["admin"], "root")
     seen = []
     for now in (1001.0, 1030.0, 1060.9, 1061.0, 1500.0):
@@ -477,7 +477,9 @@ def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> 
         ("ö" * 9, ["admin"], "principal: this is not a valid name (got 'ööööööööö')"),
     ],
 )
-def test_invalid_keys_are_refused(catalog: Catalog, principal: str, scopes: list[str], message: str) -> None:
+def test_keys_with_an_invalid_principal_or_scope_are_refused(
+    catalog: Catalog, principal: str, scopes: list[str], message: str
+) -> None:
     before = picture(catalog)
     with pytest.raises(InvalidInput) as caught:
         catalog.keys.create(principal, scopes, "root")

@@ -82,7 +82,7 @@ def test_report_and_explanations_go_to_stderr_if_the_output_is_json(weir: Termin
     assert all(" s bronze: load " in sentence and " → " in sentence for sentence in sentences)
 
 
-def test_explanations_follow_the_tables(weir: Terminal) -> None:
+def test_explanations_are_printed_after_the_tables(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--explain", "bronze")
     assert done.out.startswith(weir("sim", "small.yaml").out)
     assert done.out.splitlines()[-1].startswith("3.00 s bronze: load ")
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp
     assert printed == [here, here]
 
 
-def test_another_seed_gives_other_figures(weir: Terminal) -> None:
+def test_two_seeds_give_different_figures(weir: Terminal) -> None:
     one, other = (weir("sim", "small.yaml", "-o", "json", "--seed", seed).json for seed in ("7", "8"))
     assert (one["seed"], other["seed"]) == (7, 8)
     assert one["classes"] != other["classes"]
@@ -297,7 +297,7 @@ def test_a_group_without_a_command_prints_its_help(weir: Terminal, arguments: tu
     assert "results" in done.err or "quality" in done.err
 
 
-def test_version_prints_only_the_version(weir: Terminal) -> None:
+def test_the_option_version_prints_only_the_version(weir: Terminal) -> None:
     assert weir("--version") == Outcome(0, f"weir {version('weir')}\n", "")
 
 
@@ -456,7 +456,7 @@ def test_an_incomplete_last_line_of_a_log_is_reported_but_does_not_fail_the_repl
     )
 
 
-def test_a_log_without_a_header_is_refused(weir: Terminal, tmp_path: Path) -> None:
+def test_replaying_a_log_without_a_header_is_refused(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "wrong.jsonl").write_text("{}\n", "utf-8")
     assert weir("sim", "--replay", "wrong.jsonl") == refusal(
         "wrong.jsonl: line 1: the line is not an event-log header of version 1",
@@ -475,7 +475,7 @@ def test_replay_cannot_be_combined_with_options_of_a_run(weir: Terminal, options
     )
 
 
-def test_a_comparison_cannot_be_recorded(weir: Terminal) -> None:
+def test_a_comparison_of_managers_cannot_be_recorded(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--compare", "--record", "events") == refusal(
         "--record works only for a single run",
         "  hint: leave out --compare and --policies",

@@ -82,14 +82,14 @@ def test_json_and_yaml_output_show_the_same_admission_plan(weir: Terminal) -> No
 
 
 @pytest.mark.parametrize("wrong", ["ticks", "ticks=many", "tick=5", "ticks=-1"])
-def test_an_invalid_rate_is_refused(weir: Terminal, wrong: str) -> None:
+def test_weir_plan_refuses_an_invalid_rate(weir: Terminal, wrong: str) -> None:
     code, out, err = weir("--rate", wrong)
     assert (code, out) == (2, "")
     assert "error:" in err
     assert "hint:" in err
 
 
-def test_invalid_documents_are_refused(weir: Terminal) -> None:
+def test_weir_plan_refuses_invalid_documents(weir: Terminal) -> None:
     Path("new.yaml").write_text("{kind: Tenant, name: late, priority_class: goldd}", encoding="utf-8")
     code, out, err = weir()
     assert (code, out) == (2, "")

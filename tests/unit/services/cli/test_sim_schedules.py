@@ -210,7 +210,7 @@ def test_each_schedule_of_a_comparison_has_the_result_of_its_own_run(weir: Termi
     assert {one["settings"]["eager"] for one in done["schedules"]} == {True}
 
 
-def test_json_shows_whether_each_claim_holds(weir: Terminal) -> None:
+def test_json_output_of_a_comparison_shows_whether_each_claim_holds(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "--schedules", "-o", "json").json
     assert list(done) == ["scenario", "kind", "seed", "seconds", "schedules", "claims"]
     assert done["claims"] == [

@@ -154,7 +154,7 @@ def test_results_of_any_panel_kind_are_drawn_in_the_size_of_the_panel(
     assert (pixels != drawn(one, [])).any()
 
 
-def test_a_panel_without_results_says_so() -> None:
+def test_a_panel_without_results_says_that_it_has_no_results() -> None:
     nothing = drawn(panel("timeseries"), [])
     assert not is_blank(nothing)
     assert (nothing == drawn(panel("timeseries"))).all()

@@ -378,7 +378,7 @@ FED = ("ticks", "readings", "orders", "lines", "faults", "both")
         ("session/conf", {"spark.driver.memory": "1g"}, []),
     ],
 )
-def test_changing_a_feed_changes_no_other_feed(
+def test_changing_one_feed_leaves_other_feeds_unchanged(
     tmp_path: Path, place: str, value: object, changed_feeds: list[str]
 ) -> None:
     door = GatewayAddress("grpc://127.0.0.1:1", "weir_x")
@@ -491,12 +491,12 @@ PAGE = (ROOT / "docs/ingest.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     "model", [StreamDefinition, SourceSettings, SessionSettings, FedStream, FeedDefinition]
 )
-def test_docs_describe_every_key_of_the_file(model: type[Settings]) -> None:
+def test_docs_describe_every_key_of_the_streams_file(model: type[Settings]) -> None:
     keys = [field.alias or name for name, field in model.model_fields.items()]
     assert [key for key in keys if f"| `{key}` |" not in PAGE] == []
 
 
-def test_example_in_the_docs_is_valid() -> None:
+def test_example_of_a_streams_file_in_the_docs_is_valid() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     streams = parse_model(StreamsFile, parse_yaml(example))
     assert declared(streams).keys() == {"ticks", "readings", "orders", "hot", "alerts"}

@@ -140,7 +140,7 @@ def test_object_that_cannot_be_fetched_is_reported_and_other_objects_are_fetched
 
 
 @pytest.mark.parametrize("key", ["drip", "slow"])
-def test_poll_of_a_slow_answer_times_out(key: str) -> None:
+def test_poll_of_an_object_times_out_if_the_answer_is_slow(key: str) -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}", look_s=0.3)
         assert objects.fetch("a").row == {"item": "a", "price": 1}
@@ -475,7 +475,7 @@ def test_rows_of_a_table_are_polled_as_objects(database: Path) -> None:
     objects.close()
 
 
-def test_changed_rows_are_published(database: Path) -> None:
+def test_changed_rows_of_a_table_are_published_to_the_stream_of_the_mirror(database: Path) -> None:
     published = Published()
     with polling(stock(f"sqlite:///{database}"), published):
         published.until(lambda: len(published.rows) == 2)

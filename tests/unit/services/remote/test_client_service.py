@@ -86,7 +86,7 @@ def test_documents_may_be_plain_dicts(weir: Served) -> None:
                 client.put(wrong)  # type: ignore[arg-type]  # the wrong type is what is tested
 
 
-def test_listing_reads_all_pages(weir: Served) -> None:
+def test_listing_declarations_reads_all_pages(weir: Served) -> None:
     many = [
         PriorityClassDeclaration(kind="PriorityClass", name=f"c{n}", priority=1, delay_target_ms=1)
         for n in range(1, 1050)

@@ -160,7 +160,7 @@ def test_pages_continue_where_the_previous_page_ended(reading: Reading, log: Cla
     }
 
 
-def test_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> None:
+def test_a_request_with_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> None:
     for size in (10, 3000, 7):
         log.commit(size)
     last = reading.page(tail=20)
@@ -171,7 +171,7 @@ def test_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> Non
     assert reading.page(after=last["next"])["rows"] == rows(3017, 3019)
 
 
-def test_tail_returns_at_most_the_kept_rows(reading: Reading) -> None:
+def test_a_request_with_tail_returns_no_more_rows_than_the_log_has_kept(reading: Reading) -> None:
     with opened(reading.dirs, bytes_max=64 * KIB) as log:
         for _ in range(200):
             log.commit(50)
