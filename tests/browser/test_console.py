@@ -145,7 +145,7 @@ def test_arrow_keys_home_and_end_switch_between_tabs(console: Console) -> None:
     )
 
 
-def test_address_of_the_page_leads_back_to_the_view_after_a_reload(console: Console) -> None:
+def test_reloading_the_page_shows_the_same_view_again(console: Console) -> None:
     console.open("Queries").page.get_by_role("button", name="acme/some").click()
     expect(console.page).to_have_url(f"{console.url}/console/#queries/acme%2Fsome")
     console.page.reload()
@@ -243,7 +243,7 @@ def test_markup_in_a_refused_name_is_shown_as_text(console: Console) -> None:
         ({"stream": ""}, "Name of the stream", "^this is not a valid name"),
     ],
 )
-def test_error_is_shown_at_its_field(
+def test_invalid_value_is_reported_at_its_form_field(
     console: Console, values: dict[str, str], label: str, message: str
 ) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
@@ -368,7 +368,7 @@ def test_answers_show_how_much_of_their_input_was_kept(
         expect(page.locator("#query thead th").last).to_have_attribute("title", re.compile("was kept"))
 
 
-def test_new_key_works_until_it_is_revoked_and_is_shown_only_once(console: Console, served: Served) -> None:
+def test_new_key_is_shown_only_once_and_works_until_it_is_revoked(console: Console, served: Served) -> None:
     page = console.open("Keys").page
     page.get_by_label("Principal").fill("feeder")
     page.get_by_label("Scopes").fill("ingest:readings tenant:acme")
@@ -419,7 +419,9 @@ def test_banner_is_shown_while_the_service_does_not_answer(console: Console) -> 
     expect(console.page.locator("#said")).to_have_text("Weir answers again.")
 
 
-def test_ended_session_leads_to_sign_in(console: Console, served: Served) -> None:
+def test_after_a_session_has_ended_the_console_shows_the_sign_in_page(
+    console: Console, served: Served
+) -> None:
     console.expected = [NOTHING_RUNS, "status of 401"]
     expect(console.page.locator("#classes")).to_contain_text("No system runs here")
     (token,) = [cookie["value"] for cookie in console.context.cookies() if cookie["name"] == "weir_session"]

@@ -166,7 +166,9 @@ def show_answers(console: Console) -> None:
 
 @pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize("width", [390, 1440])
-def test_texts_do_not_overlap(lending: Served, open_console: Opening, width: int, tab: str) -> None:
+def test_texts_of_a_console_view_do_not_overlap(
+    lending: Served, open_console: Opening, width: int, tab: str
+) -> None:
     console = opened(lending, open_console, width).open(tab)
     panel = console.page.locator(f"#{tab.lower()}")
     expect(panel.locator("table, .picks").first).to_be_visible()

@@ -111,7 +111,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_views_show_the_running_system(
+def test_every_view_of_the_console_shows_the_running_system(
     loaded: Loaded, open_console: Opening, pictures: Path, width: int, theme: str
 ) -> None:
     console = open_console(loaded.url, width, color_scheme=theme).sign_in(loaded.admin)

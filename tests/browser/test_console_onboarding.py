@@ -120,7 +120,7 @@ def test_tenant_is_onboarded_and_its_answers_arrive_live(
     expect(page.locator("#ledger-table")).to_contain_text("The account closes")
 
 
-def test_terms_below_the_priority_class_are_declared_as_overrides_of_the_new_tenant(
+def test_terms_that_request_less_than_the_priority_class_offers_become_overrides_of_the_new_tenant(
     up: Up, open_console: Opening
 ) -> None:
     page = open_console(up.url).sign_in(up.admin).open("Onboard").page

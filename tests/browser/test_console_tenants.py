@@ -227,7 +227,7 @@ def test_maximum_age_of_rows_is_changed_for_a_priority_class_and_a_tenant(
     )
 
 
-def test_priority_class_is_changed(console: Console, served: Served) -> None:
+def test_settings_of_a_priority_class_can_be_changed(console: Console, served: Served) -> None:
     form = form_of(console, "gold")
     form.get_by_label("Priority", exact=True).fill("9")
     form.get_by_label("Maximum queries").fill("10")
@@ -276,7 +276,9 @@ def test_priority_class_is_created_and_deleted_unless_in_use(console: Console, s
     expect(page.locator("#tenant .problem")).to_contain_text("acme")
 
 
-def test_change_by_another_user_is_not_overwritten(console: Console, served: Served) -> None:
+def test_change_that_another_user_made_while_a_form_was_open_is_not_overwritten(
+    console: Console, served: Served
+) -> None:
     form = form_of(console, "acme")
     form.get_by_label("Priority", exact=True).fill("2")
     served.put("/v1/tenants/acme", {"priority_class": "bronze"})
@@ -287,7 +289,7 @@ def test_change_by_another_user_is_not_overwritten(console: Console, served: Ser
 
 
 @pytest.mark.parametrize("served", ["warn"], indirect=True)
-def test_if_admission_warns_a_change_that_would_miss_a_delay_target_is_saved_with_a_warning(
+def test_with_admission_set_to_warn_a_change_that_misses_a_delay_target_is_saved_with_a_warning(
     console: Console, served: Served
 ) -> None:
     form = form_of(console, "acme")
@@ -301,7 +303,7 @@ def test_if_admission_warns_a_change_that_would_miss_a_delay_target_is_saved_wit
 
 
 @pytest.mark.parametrize("served", ["refuse"], indirect=True)
-def test_if_admission_refuses_a_change_that_would_miss_a_delay_target_is_refused_with_its_plan(
+def test_with_admission_set_to_refuse_a_change_that_misses_a_delay_target_is_refused(
     console: Console, served: Served
 ) -> None:
     form = form_of(console, "acme")
@@ -317,7 +319,7 @@ def test_if_admission_refuses_a_change_that_would_miss_a_delay_target_is_refused
 
 
 @pytest.mark.parametrize("caller", ["admin", "tenant"])
-def test_sql_of_a_query_is_changed(served: Served, open_console: Opening, caller: str) -> None:
+def test_sql_of_a_query_can_be_changed(served: Served, open_console: Opening, caller: str) -> None:
     console = opened(served, open_console, getattr(served, caller))
     page = console.page
     page.goto(f"{console.url}/console/#queries/acme%2Fhot")

@@ -131,7 +131,9 @@ def test_pod_with_a_shared_process_namespace_becomes_ready_and_leaves_nothing_wh
     wait_until_none(lambda: left(joined, uid, before))
 
 
-def test_container_with_processes_of_its_own_does_not_see_its_neighbour(joined: Node) -> None:
+def test_container_with_its_own_process_namespace_does_not_see_the_neighbouring_container(
+    joined: Node,
+) -> None:
     joined.plane.api.create(pod("apart", shared=False), NAMESPACE)
     refused = "Readiness probe failed: HTTP probe failed with statuscode: 404"
     wait_until_none(lambda: [] if refused in events(joined, "apart") else [refused])

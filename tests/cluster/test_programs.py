@@ -50,7 +50,7 @@ def test_programs_in_the_cache_are_used_without_go(tmp_path: Path, monkeypatch: 
     build_missing()
 
 
-def test_changed_pins_of_a_module_get_their_own_folder_in_the_cache(tmp_path: Path) -> None:
+def test_module_with_changed_pinned_versions_gets_its_own_folder_in_the_cache(tmp_path: Path) -> None:
     (tmp_path / "kwok").mkdir()
     for name in ("go.mod", "go.sum"):
         (tmp_path / "kwok" / name).write_bytes((MODULES / "kwok" / name).read_bytes())
@@ -60,7 +60,7 @@ def test_changed_pins_of_a_module_get_their_own_folder_in_the_cache(tmp_path: Pa
     assert Module(tmp_path / "kwok").built != Module(other).built
 
 
-def test_every_module_except_kinds_names_programs_to_build() -> None:
+def test_every_go_module_names_programs_to_build_except_the_module_kinds() -> None:
     assert {found.folder.name: found.tools for found in modules() if not found.tools} == {"kinds": []}
     assert len(operator_versions()) == 3
 

@@ -26,7 +26,7 @@ DRAIN_WITHIN = "60s"
 
 @pytest.mark.parametrize("empty", chart_values(), indirect=True)
 class TestRelease:
-    def test_chart_refuses_an_operator_that_would_drop_fields(self, empty: Release) -> None:
+    def test_chart_refuses_a_kuberay_operator_that_would_drop_fields(self, empty: Release) -> None:
         unknown = empty.unknown_fields()
         done = empty.helm("install", *empty.chart, "--dry-run=server")
         assert (done.returncode == 0) == (unknown == []), (unknown, done.stderr)
@@ -64,7 +64,7 @@ class TestRelease:
             places = {name: mount_at(head, name, path) for name in ("ray-head", "weir")}
             assert len(set(places.values())) == 1, f"{path}: {places}"
 
-    def test_service_is_restarted_when_it_ends(self, installed: Release) -> None:
+    def test_service_container_is_restarted_when_the_service_process_ends(self, installed: Release) -> None:
         spec = installed.head_pod()["spec"]
         policies = {
             container["name"]: container.get("restartPolicy", spec["restartPolicy"])
@@ -78,7 +78,7 @@ class TestRelease:
         wait_until_none(lambda: [image for image in ray_images(installed) if OTHER_DIGEST not in image])
         installed.wait_until_ready()
 
-    def test_helm_test_completes(self, installed: Release) -> None:
+    def test_helm_test_of_the_installed_chart_completes(self, installed: Release) -> None:
         installed.run_helm("test", "east", "--timeout", "60s")
 
     def test_every_node_can_be_drained(self, installed: Release) -> None:

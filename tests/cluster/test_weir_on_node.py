@@ -130,7 +130,7 @@ class TestRelease:
     def test_installed_chart_passes_its_own_test(self, service: Service, steps: Steps) -> None:
         run_chart_test(service, steps)
 
-    def test_spark_brings_every_row_of_its_source(
+    def test_every_row_of_a_spark_source_arrives_in_weir(
         self, service: Service, ticked: Reader, steps: Steps
     ) -> None:
         with steps.step("weir apply, until Spark's rows are answered"):
@@ -173,7 +173,7 @@ class TestRelease:
         assert (ticked.values[0], ticked.restarts) == (0, 0)
         assert len(ticked.values) > before
 
-    def test_killed_service_loses_nothing(
+    def test_killing_the_service_loses_no_row_and_no_answer(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
     ) -> None:
         before = service.restarts("head", "weir")
@@ -223,7 +223,7 @@ class TestRelease:
         ticked.wait_for_more()
         assert is_contiguous(ticked.values)
 
-    def test_classes_of_a_lost_worker_continue_on_the_other_worker(
+    def test_classes_of_a_lost_worker_continue_on_the_remaining_worker(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
     ) -> None:
         visited, last = Reader(service, "beta/visited"), ticked.read()[-1]
@@ -243,7 +243,7 @@ class TestRelease:
         assert visited.restarts == 0
         service.wait_until_running()
 
-    def test_upgrade_with_a_new_head_starts_everything_that_is_declared(
+    def test_upgrade_with_a_new_ray_head_starts_everything_that_is_declared(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
     ) -> None:
         old, restarts, last = service.uids("head"), ordered.restarts, ticked.read()[-1]
@@ -309,7 +309,7 @@ class TestHeadWithRedis:
     def options(cls, redis: None) -> list[str]:
         return ["--values", str(PARTS / "redis-values.yaml")]
 
-    def test_upgrade_with_a_new_head_loses_nothing(
+    def test_upgrade_with_a_new_ray_head_loses_nothing(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
     ) -> None:
         service.apply((PARTS / "streams.yaml").read_text() + "---\n" + (PARTS / "windows.yaml").read_text())

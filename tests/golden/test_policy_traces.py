@@ -171,7 +171,7 @@ def test_no_two_policies_have_the_same_trace() -> None:
 
 
 @pytest.mark.parametrize("name", RANKED)
-def test_policies_that_rank_by_waiting_time_run_the_tree_in_another_order_than_chain(
+def test_policies_that_rank_by_waiting_time_run_operators_in_another_order_than_policy_chain(
     name: str,
 ) -> None:
     assert trace_of(name) != Host(policy_of("chain"), ranked=True).trace()

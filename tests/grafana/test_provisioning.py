@@ -46,7 +46,9 @@ def test_the_documented_provider_loads_the_files_of_the_chart(first: Organisatio
         assert told["dashboard"]["panels"] == document["panels"]
 
 
-def test_dashboards_of_a_release_have_addresses_and_links_of_their_own(first: Organisation) -> None:
+def test_each_dashboard_of_a_release_has_its_own_address_and_links_to_the_other_dashboards_of_the_release(
+    first: Organisation,
+) -> None:
     found = first.told("GET", "/api/search?type=dash-db")
     of_chart = {one["uid"]: one for one in found if one["folderUid"] == CHART_FOLDER}
     assert len(of_chart) == len(UIDS)
@@ -59,7 +61,7 @@ def test_dashboards_of_a_release_have_addresses_and_links_of_their_own(first: Or
         assert linked == of_chart.keys() - {uid}
 
 
-def test_push_keeps_equal_provisioned_dashboards_and_refuses_others(
+def test_push_keeps_a_provisioned_dashboard_that_is_equal_and_refuses_to_change_one_that_differs(
     first: Organisation, weir: Terminal
 ) -> None:
     weir.monkeypatch.setenv("GRAFANA_TOKEN", first.token("Admin"))

@@ -132,7 +132,7 @@ def test_push_with_a_new_address_changes_only_the_address_of_the_data_source(
     assert changed["secureJsonFields"] == {"basicAuthPassword": True}
 
 
-def test_existing_folders_keep_their_titles(weir: Terminal, organisation: Organisation) -> None:
+def test_push_keeps_the_title_of_an_existing_folder(weir: Terminal, organisation: Organisation) -> None:
     organisation.told("POST", "/api/folders", {"uid": "team", "title": "The team's"})
     options = ("--folder", "team", "--folder-title", "Ours")
     assert push(weir, organisation, organisation.token("Editor"), *options)["team"] == "unchanged"
@@ -159,7 +159,7 @@ def test_wrong_tokens_and_roles_are_refused_with_a_reason(weir: Terminal, organi
     assert organisation.told("GET", "/api/search") == []
 
 
-def test_dashboards_and_data_sources_of_other_people_are_left_alone(
+def test_push_leaves_dashboards_and_data_sources_of_other_people_unchanged(
     weir: Terminal, organisation: Organisation
 ) -> None:
     token = organisation.token("Admin")
@@ -174,7 +174,7 @@ def test_dashboards_and_data_sources_of_other_people_are_left_alone(
     assert (refused.code, "has another type than Prometheus" in refused.err) == (2, True)
 
 
-def test_push_is_refused_if_another_data_source_has_the_name(
+def test_push_is_refused_if_the_name_of_its_data_source_is_taken(
     weir: Terminal, organisation: Organisation
 ) -> None:
     taken = {"uid": "theirs", "name": "Weir Prometheus", "type": "prometheus", "access": "proxy"}
@@ -183,7 +183,9 @@ def test_push_is_refused_if_another_data_source_has_the_name(
     assert (refused.code, "another data source already has this name" in refused.err) == (2, True)
 
 
-def test_push_is_refused_if_another_folder_has_the_title(weir: Terminal, organisation: Organisation) -> None:
+def test_push_is_refused_if_the_title_of_its_folder_is_taken(
+    weir: Terminal, organisation: Organisation
+) -> None:
     organisation.told("POST", "/api/folders", {"uid": "theirs", "title": "Weir"})
     refused = pushed(weir, organisation, organisation.token("Editor"))
     assert (refused.code, "another folder already has this title" in refused.err) == (2, True)
@@ -226,7 +228,7 @@ def test_share_moves_are_annotated_once_although_annotate_is_repeated(
     ]
 
 
-def test_a_viewer_cannot_annotate(weir: Terminal, organisation: Organisation) -> None:
+def test_a_viewer_of_grafana_cannot_annotate_dashboards(weir: Terminal, organisation: Organisation) -> None:
     weir.monkeypatch.setenv("GRAFANA_TOKEN", organisation.token("Viewer"))
     with replying([Reply(body=json.dumps(LENDING).encode())]) as heard:
         weir.at(heard.endpoint, "weir_" + "x" * 43)

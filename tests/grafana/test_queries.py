@@ -128,16 +128,18 @@ def answered(asked: Asked, uid: str) -> Iterator[Answer]:
             yield asked.answer(uid, panel["title"], target, asked.values(stored))
 
 
-def test_grafana_reaches_the_prometheus(asked: Asked) -> None:
+def test_grafana_reaches_its_prometheus_data_source(asked: Asked) -> None:
     told = asked.organisation.told("GET", f"/api/datasources/uid/{DATASOURCE_UID}/health")
     assert told["status"] == "OK"
 
 
-def test_every_query_is_valid(answers: list[Answer]) -> None:
+def test_grafana_runs_every_dashboard_query_without_an_error(answers: list[Answer]) -> None:
     assert [(answer.uid, answer.panel, answer.error) for answer in answers if answer.error] == []
 
 
-def test_every_panel_has_data(answers: list[Answer], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_dashboard_panel_has_data_in_grafana(
+    answers: list[Answer], capsys: pytest.CaptureFixture[str]
+) -> None:
     numbers: dict[tuple[str, str], int] = {}
     for answer in answers:
         key = (answer.uid, answer.panel)
@@ -174,7 +176,7 @@ def test_queries_of_a_table_have_the_same_labels(answers: list[Answer]) -> None:
     assert all(labels == [{frozenset({"tenant", "priority_class"})}] * 6 for labels in joined.values())
 
 
-def test_every_variable_lists_values(asked: Asked) -> None:
+def test_every_dashboard_variable_lists_values(asked: Asked) -> None:
     # The demonstration does not run in Kubernetes, so its metrics lack these labels.
     outside = {"namespace", "release"}
     for document in DOCUMENTS:
@@ -210,7 +212,7 @@ def test_a_query_with_an_unknown_promql_function_is_reported(asked: Asked) -> No
     assert "rat" in wrong.error
 
 
-def test_grafana_shows_the_alert_rules_of_the_prometheus(asked: Asked) -> None:
+def test_grafana_shows_the_alert_rules_of_its_prometheus_data_source(asked: Asked) -> None:
     told = asked.organisation.told("GET", f"/api/prometheus/{DATASOURCE_UID}/api/v1/rules")
     rules = [rule for group in told["data"]["groups"] for rule in group["rules"]]
     known = {rule.name for rule in asked.recording.prometheus.rules()}

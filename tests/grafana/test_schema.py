@@ -37,7 +37,7 @@ def problem(organisation: Organisation, document: Json) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: str(one["uid"]))
-def test_dashboard_obeys_the_schema(organisation: Organisation, document: Json) -> None:
+def test_every_dashboard_obeys_the_schema_of_grafana(organisation: Organisation, document: Json) -> None:
     assert problem(organisation, document) == ""
 
 

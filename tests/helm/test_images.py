@@ -92,7 +92,7 @@ def test_all_files_of_the_wheel_are_in_the_build_context_and_copied(file: str) -
     assert all((ROOT / one).exists() for one in sent)
 
 
-def test_the_build_context_is_small() -> None:
+def test_the_build_context_of_the_images_is_small() -> None:
     lines = text_of(".dockerignore").splitlines()
     assert lines[1] == "*"
     sent = [ROOT / line[1:] for line in lines if line.startswith("!")]

@@ -415,7 +415,7 @@ def test_upgrades_keep_volumes_and_the_secret_of_keys() -> None:
     }
 
 
-def test_a_worker_group_overrides_the_settings_of_all_workers() -> None:
+def test_settings_of_one_worker_group_override_the_settings_for_all_workers() -> None:
     (ray,) = of_kind(rendered_ci(CHART / "ci" / "production-values.yaml"), "RayCluster")
     default, large = (group["template"]["spec"] for group in ray["spec"]["workerGroupSpecs"])
     assert default["containers"][0]["resources"]["limits"] == {"cpu": "4", "memory": "8Gi"}

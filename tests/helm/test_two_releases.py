@@ -66,7 +66,7 @@ def difference(folder: Path, **test: Any) -> str:
 
 
 @needs_promtool
-def test_each_release_records_its_own_series(tmp_path: Path) -> None:
+def test_recording_rules_keep_the_series_of_two_releases_separate(tmp_path: Path) -> None:
     """All answers of release a, and half of the answers of release b, are in time."""
     gold = {"priority_class": "gold", "tenant": "acme"}
     given = [series(COUNTED, "0+60x20", namespace, **gold) for namespace in NAMESPACES]

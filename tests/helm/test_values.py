@@ -32,11 +32,11 @@ def nested(path: str, value: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["values.yaml", "values.schema.json", "README.md"])
-def test_generated_files_match_the_model(name: str) -> None:
+def test_generated_chart_files_match_the_model_of_chart_values(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == written()[name], "run `make chart`"
 
 
-def test_values_are_the_defaults_of_the_model() -> None:
+def test_chart_values_are_the_defaults_of_the_model_of_chart_values() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert parse_model(ChartValues, values) == ChartValues()
 
@@ -80,7 +80,7 @@ def test_the_schema_allows_unknown_keys_only_in_resources() -> None:
 
 
 @pytest.mark.parametrize("file", CI, ids=lambda file: file.name)
-def test_values_files_in_ci_match_the_model(file: Path) -> None:
+def test_values_files_in_ci_are_valid_for_the_model_of_chart_values(file: Path) -> None:
     defaults = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
     values = yaml.safe_load(file.read_text(encoding="utf-8"))
     assert parse_model(ChartValues, merged(defaults, values)) != ChartValues()

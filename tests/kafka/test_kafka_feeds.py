@@ -227,7 +227,7 @@ def is_free(path: Path) -> bool:
     return True
 
 
-def test_command_that_is_killed_continues_at_the_offsets_of_its_checkpoint(
+def test_killed_weir_ingest_continues_at_the_kafka_offsets_of_its_checkpoint(
     kafka_jars: Jars, broker: Broker, client: Client, gateway: RealGateway, tmp_path: Path
 ) -> None:
     client.create("resumed", partitions=2)

@@ -88,7 +88,9 @@ class Api:
         return found
 
 
-def test_queries_continue_when_the_last_query_on_another_stream_is_deleted(tmp_path: Path) -> None:
+def test_queries_of_a_class_continue_when_the_last_query_on_one_of_its_streams_is_deleted(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "d.yaml").write_text(DOCUMENTS, encoding="utf-8")
     with up(tmp_path, "-f", "d.yaml") as running:
         status = running.until(lambda status: bool(status["classes"]) and "api" in status)

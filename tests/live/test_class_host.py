@@ -124,7 +124,9 @@ def ready(dirs: RunDirs, host: Any) -> None:
         threading.Event().wait(0.005)
 
 
-def test_host_answers_for_the_units_stored_under_its_name(dirs: RunDirs, coordinator: Any, host: Any) -> None:
+def test_host_gives_plan_ledger_explanations_and_status_of_its_units(
+    dirs: RunDirs, coordinator: Any, host: Any
+) -> None:
     ready(dirs, host)
     publish(dirs, 0, 10)
     assert answered(dirs, 10) == list(range(10))

@@ -171,7 +171,7 @@ def test_all_processes_killed_at_once_change_no_answer(system: System, undisturb
     runs.assert_same(run(system, disturb), undisturbed)
 
 
-def test_changed_declarations_and_killed_hosts_change_no_answer_of_other_queries(
+def test_changed_declarations_and_killed_hosts_change_no_answer_of_unchanged_queries(
     system: System, undisturbed: Answers
 ) -> None:
     """Check that answers stay equal while declarations change and hosts are killed in between."""
@@ -282,7 +282,7 @@ def test_shards_of_a_killed_node_lose_no_answer(lost_node: Answers, undisturbed:
     runs.assert_same(spread, {name: undisturbed[name] for name in spread})
 
 
-def test_replay_of_the_run_with_kills_repeats_every_decision(system: System, data: Path) -> None:
+def test_replay_of_a_run_with_kills_repeats_every_decision(system: System, data: Path) -> None:
     """Replay all events of all cores, and check the messages that cores sent to other cores."""
     system.stop()
     report = replay(next((data / "events").iterdir()))

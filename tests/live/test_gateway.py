@@ -126,7 +126,9 @@ def received(reader: Subscriber, frames: int) -> list[tuple[int, list[int]]]:
         assert reader.wait(HUNG_S)
 
 
-def test_published_table_is_read_and_a_table_without_a_column_is_refused(nodes: tuple[Node, Node]) -> None:
+def test_gateway_accepts_a_table_with_all_columns_and_refuses_a_table_with_a_missing_column(
+    nodes: tuple[Node, Node],
+) -> None:
     node, _ = nodes
     assert node.call("declare", READINGS) == "readings"
     reader = Subscriber(node.dirs, "c1", "readings")

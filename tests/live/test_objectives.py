@@ -117,7 +117,7 @@ def mean_since(before: UnitReport, after: UnitReport) -> float:
     return (sums[0] - sums[1]) / (figures.results - earlier.results)
 
 
-def test_class_reaches_its_objective_better_with_the_policy_for_it_than_with_another(
+def test_policy_chosen_for_an_objective_reaches_the_objective_better_than_another_policy(
     system: System,
 ) -> None:
     system.apply([declared("quick", objective="response"), declared("small", objective="memory")])
@@ -144,7 +144,7 @@ def test_class_reaches_its_objective_better_with_the_policy_for_it_than_with_ano
         system.remove_class(name)
 
 
-def test_self_tuning_class_is_compared_with_forecasts_while_it_runs(system: System) -> None:
+def test_running_self_tuning_class_compares_its_measurements_with_forecasts(system: System) -> None:
     policy = {"kind": "auto", "every_s": 1, "steady": 1}
     system.apply([declared("auto", objective="memory", policy=policy)])
     eventually(lambda: "auto" in reports(system), "the class")

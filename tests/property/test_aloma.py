@@ -71,7 +71,7 @@ def manager(
     st.floats(0, 0.95),
     steps,
 )
-def test_any_decision_leaves_headroom_positive_and_keep_within_its_bounds(
+def test_any_decision_of_aloma_leaves_headroom_positive_and_keep_within_its_bounds(
     headroom: float, keep: float, streak: int, load: float, verdict: Verdict, max_drop: float, step: Step
 ) -> None:
     before = Control(headroom, max(keep, 1 - max_drop), streak=streak)

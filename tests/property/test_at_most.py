@@ -141,7 +141,7 @@ def test_windows_with_slide_at_most_have_right_answers_at_least_as_often_as_decl
 
 @settings(max_examples=50)
 @given(bounded(), every_stream, cuts, modes, modes, st.integers(0, 12), st.data())
-def test_slide_at_most_holds_after_a_restart_new_settings_or_a_removed_query(
+def test_windows_stay_within_slide_at_most_after_a_restart_changed_settings_or_a_removed_query(
     some: list[Bounded],
     rows: Rows,
     how: Cuts,

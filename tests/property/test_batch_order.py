@@ -68,7 +68,7 @@ def on_time(given_batches: Sequence[Sequence[Times]]) -> list[int]:
 
 
 @given(batches, st.lists(st.integers(1, 9), min_size=1))
-def test_only_rows_behind_the_watermark_before_their_batch_are_late(
+def test_row_is_late_only_if_it_was_behind_the_watermark_before_its_batch_arrived(
     given_batches: list[list[list[int | None]]], cuts: list[int]
 ) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:

@@ -191,7 +191,9 @@ def test_a_class_without_turns_queues_a_bounded_number_of_clock_advances(
     assert found[0] == found[1]
 
 
-def test_if_too_many_clock_advances_wait_windows_have_the_arrival_of_the_earliest_kept() -> None:
+def test_if_more_clock_advances_wait_than_are_kept_a_window_has_the_arrival_of_the_earliest_kept_advance() -> (
+    None
+):
     answered = Answered(WINDOWED.format(UNION))
     seconds = 2 * STEPS_MAX
     some = rows_of([(2 * second, 0, 1.0) for second in range(4)])

@@ -94,7 +94,7 @@ def test_the_estimated_rate_adapts_when_the_real_change_rate_changes() -> None:
         assert rates.rates()[0] == pytest.approx(rate, rel=0.5)
 
 
-def test_objects_without_polls_get_the_rate_of_the_polled_objects() -> None:
+def test_objects_that_were_never_polled_get_the_change_rate_of_polled_objects() -> None:
     rates = ChangeRates(3)
     assert rates.rates() == pytest.approx([1 / 60] * 3)
     rates.observe(0, 10.0, False)
@@ -242,13 +242,13 @@ def test_failing_objects_leave_most_of_the_bandwidth_to_other_objects() -> None:
     assert core.statistics(1e9).spent == pytest.approx(5.0 * 2000.0, rel=0.02)
 
 
-def test_the_whole_bandwidth_is_used_while_any_object_succeeds() -> None:
+def test_the_whole_bandwidth_is_used_while_any_object_can_be_fetched() -> None:
     core, fetched = polled_while_some_fail(good=1, gone=50, bandwidth=10.0, seconds=300.0)
     assert core.statistics(1e9).spent == pytest.approx(10.0 * 300.0, rel=0.02)
     assert fetched > 0.8 * 10.0 * 300.0
 
 
-def test_a_recovered_object_is_polled_as_often_as_an_equal_object() -> None:
+def test_after_its_failures_end_an_object_is_polled_as_often_as_an_equal_object_that_never_failed() -> None:
     core, now = MirrorCore(Interests([1, 1], 60.0), 2, 4.0), 0.0
     polls = [0, 0]
     while now < 400:
@@ -273,7 +273,7 @@ def test_an_object_that_cannot_be_fetched_does_not_count_as_fresh() -> None:
     assert core.statistics(now).perceived_expected == pytest.approx(0.5, abs=0.02)
 
 
-def test_with_bandwidth_in_bytes_polls_stay_within_it_and_large_objects_are_polled_less() -> None:
+def test_polls_stay_within_a_bandwidth_in_bytes_and_large_objects_are_polled_less() -> None:
     core, now, size = MirrorCore(Interests([1, 1], 60.0), 2, 1000.0, by_bytes=True), 0.0, (50.0, 2000.0)
     asked = [0, 0]
     rng = np.random.default_rng(1)

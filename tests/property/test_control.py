@@ -105,7 +105,7 @@ class Course:
 
 @settings(max_examples=150)
 @given(st.lists(happenings, max_size=25), st.sampled_from([1, 3]))
-def test_hosts_dispatchers_and_gateways_have_the_state_of_the_control_plane(
+def test_after_any_events_hosts_dispatchers_and_gateways_agree_with_the_control_plane(
     course: list[tuple[object, ...]], classes_per_host: int
 ) -> None:
     run = Course(classes_per_host)

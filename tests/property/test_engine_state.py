@@ -184,7 +184,7 @@ KEYS: dict[DataType, st.SearchStrategy[object]] = {
 
 
 @given(st.data(), st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=3))
-def test_equal_keys_get_equal_codes_in_every_train_and_codes_decode_to_their_keys(
+def test_each_key_has_the_same_code_number_in_every_train_and_the_number_decodes_to_the_key(
     data: st.DataObject, types: list[DataType]
 ) -> None:
     index = KeyIndex(types)

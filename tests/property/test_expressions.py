@@ -536,7 +536,9 @@ def test_transcendental_functions_equal_duckdbs_to_twelve_digits(
 
 
 @given(trees(types=(BOOLEAN,)))
-def test_a_condition_selects_the_rows_where_its_projection_is_true(expression: Expression) -> None:
+def test_a_condition_selects_exactly_the_rows_for_which_its_expression_gives_true(
+    expression: Expression,
+) -> None:
     failures = RowFailures()
     selected = compile_condition(expression)(TRAIN, failures)
     assert selected.tolist() == [value is True for value in ours(expression)]
@@ -550,7 +552,9 @@ def test_cutting_a_train_changes_no_result_of_an_expression(expression: Expressi
 
 
 @given(st.lists(trees(), min_size=2, max_size=4))
-def test_expressions_that_share_parts_give_the_same_results(expressions: list[Expression]) -> None:
+def test_expressions_that_share_parts_give_the_same_results_as_when_each_is_evaluated_alone(
+    expressions: list[Expression],
+) -> None:
     doubled = [*expressions, *expressions]
     together, alone = RowFailures(), RowFailures()
     shared = compile_projection(doubled)(TRAIN, together)

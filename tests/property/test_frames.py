@@ -142,7 +142,9 @@ def test_a_train_is_read_as_it_was_written(train: Train) -> None:
 
 
 @given(trains())
-def test_a_train_written_without_causes_of_its_watermark_is_read_with_all_other_fields(train: Train) -> None:
+def test_a_train_written_without_the_record_of_what_advanced_its_watermark_is_read_with_all_other_fields(
+    train: Train,
+) -> None:
     parts: list[Any] = []
     size = append_train(parts, train, with_causes=False)
     train.causes = ()

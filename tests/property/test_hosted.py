@@ -366,7 +366,7 @@ def test_shed_tuples_stay_shed_and_the_ledger_closes_after_a_crash(
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.sampled_from([1.0, 0.4]))
-def test_every_row_has_a_fate_although_the_log_forgot_batches_before_they_were_read(
+def test_every_row_has_a_fate_although_the_log_forgot_batches_that_were_not_yet_read(
     seed: int, course: int, keep: float
 ) -> None:
     given_, chance = drawn(seed, 40), np.random.default_rng(course)
@@ -571,7 +571,7 @@ def test_rows_missing_after_the_start_position_of_a_stream_count_as_failed() -> 
     hosted.take(turned_away("unknown", 1, rejected=3))
 
 
-def test_no_joined_stream_runs_ahead_of_the_others_by_more_than_a_train() -> None:
+def test_no_stream_of_a_join_runs_ahead_of_the_other_streams_by_more_than_a_train() -> None:
     host = Host(drawn(5, 60), np.random.default_rng(1), train_max=100)
     host.begin()
     host.read(60)

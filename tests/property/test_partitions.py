@@ -39,7 +39,7 @@ def test_objects_refreshed_by_partition_use_all_bandwidth_and_are_no_fresher_tha
 
 
 @given(mirrored, techniques, st.floats(0.1, 100))
-def test_one_partition_per_object_gives_the_exact_solution(
+def test_with_one_partition_per_object_refresh_frequencies_equal_the_exact_optimum(
     objects: Mirrored, by: str, bandwidth: float
 ) -> None:
     found = frequencies_by_partition(objects, partitioned(objects, by, len(objects)), bandwidth)

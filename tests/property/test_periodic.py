@@ -72,7 +72,7 @@ def assignments(group: list[SubGroup]) -> list[tuple[int, ...]]:
 
 class TestPeriods:
     @given(groups(), costs, st.data())
-    def test_the_cost_rate_of_periods_equals_the_cost_counted_until_all_periods_repeat(
+    def test_the_computed_cost_rate_equals_the_cost_counted_over_updates_until_all_periods_repeat(
         self, group: list[SubGroup], costs: ScanCosts, data: st.DataObject
     ) -> None:
         periods = data.draw(st.sampled_from(assignments(group)))
@@ -244,7 +244,7 @@ class TestTasks:
                 written.ran(sub_groups(task))
 
     @given(workloads(), st.sampled_from(["conservative", "hybrid", "aggressive"]), capacities)
-    def test_a_run_that_includes_late_sub_groups_has_all_queries_that_it_has_without_them(
+    def test_adding_late_sub_groups_to_a_run_leaves_out_no_query_of_the_run(
         self, queries: list[PeriodicQuery], kind: str, capacity: list[int]
     ) -> None:
         scheduler = scheduler_of(queries, kind, late="off")
@@ -367,7 +367,7 @@ class TestOrder:
         assert waits(order_of(tasks_due_at_once(ones, "hr"))) == least
 
     @given(due_at_once)
-    def test_edf_hr_picks_the_earliest_reachable_deadline_or_a_late_task_that_ends_before_it(
+    def test_edf_hr_picks_the_earliest_reachable_deadline_or_a_late_task_that_ends_before_that_deadline(
         self, ones: list[One]
     ) -> None:
         left, now = set(range(len(ones))), 0

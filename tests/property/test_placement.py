@@ -61,7 +61,7 @@ def test_every_shard_has_a_seat_and_keeps_it_while_its_node_lives(
 
 
 @given(nodes, shards(), st.integers(1, 4))
-def test_placement_ignores_the_order_of_its_input_and_is_stable(
+def test_placing_shards_again_moves_none_and_the_order_of_nodes_and_shards_does_not_matter(
     on: list[Node], drawn: list[Shard], per_host: int
 ) -> None:
     seats = place(on, drawn, per_host)

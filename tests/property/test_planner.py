@@ -53,7 +53,7 @@ situations = st.builds(
 
 @FEW
 @given(situations, st.floats(MORE, 6.0))
-def test_a_class_refused_by_the_plan_is_still_refused_if_it_asks_for_more(
+def test_a_class_that_the_admission_plan_refuses_is_still_refused_at_a_higher_rate(
     situation: Situation, factor: float
 ) -> None:
     (new,) = situation.planned
@@ -63,7 +63,7 @@ def test_a_class_refused_by_the_plan_is_still_refused_if_it_asks_for_more(
 
 @FEW
 @given(situations, st.floats(LESS, 0.95))
-def test_a_class_refused_by_the_plan_is_still_refused_if_it_may_lose_less(
+def test_a_class_that_the_admission_plan_refuses_is_still_refused_with_a_smaller_max_drop(
     situation: Situation, less: float
 ) -> None:
     (new,) = situation.planned

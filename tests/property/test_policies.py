@@ -437,7 +437,7 @@ def test_a_ready_operator_is_picked_whenever_there_is_one(kind: str, clusters: i
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=25)
 @given(scripts())
-def test_a_policy_repeats_its_picks_for_the_same_events_and_a_static_policy_at_any_time(
+def test_a_policy_repeats_its_picks_for_the_same_events_and_a_static_policy_ignores_the_clock(
     kind: str, clusters: int, script: Script
 ) -> None:
     def other_clock(now: float) -> float:
@@ -495,7 +495,7 @@ def test_a_network_extended_by_queries_equals_a_network_built_at_once(
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=40)
 @given(st.data(), scripts())
-def test_a_policy_over_an_extended_network_picks_like_one_over_a_network_built_at_once(
+def test_a_policy_picks_the_same_operators_in_an_extended_network_as_in_a_network_built_at_once(
     kind: str, clusters: int, data: st.DataObject, script: Script
 ) -> None:
     before, after, changed = data.draw(grown(script.start))

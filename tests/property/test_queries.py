@@ -67,7 +67,7 @@ any_query = st.one_of(*FORMS.values())
 
 @settings(max_examples=60)
 @given(st.one_of(st.lists(any_query, min_size=2, max_size=4), grammar.shared_windows()), every_stream, cuts)
-def test_queries_registered_together_answer_like_each_alone(
+def test_a_query_gives_the_same_answers_alone_and_together_with_other_queries(
     some: list[Statement], rows: Rows, how: Cuts
 ) -> None:
     load(rows)
@@ -100,7 +100,7 @@ def test_equivalent_plans_give_the_same_answers(
 
 @settings(max_examples=60)
 @given(grammar.shared_windows(), every_stream, cuts, st.integers(0, 12), st.data())
-def test_a_query_removed_while_running_changes_no_other(
+def test_removing_a_running_query_changes_no_answer_of_other_queries(
     some: list[Statement], rows: Rows, how: Cuts, after: int, data: st.DataObject
 ) -> None:
     load(rows)
@@ -120,7 +120,7 @@ def test_a_query_removed_while_running_changes_no_other(
 
 @settings(max_examples=60)
 @given(st.lists(any_query, min_size=1, max_size=4), every_stream, cuts, st.integers(0, 12))
-def test_a_class_restored_from_a_snapshot_continues_as_before(
+def test_a_class_restored_from_a_snapshot_gives_the_same_answers_as_without_the_restart(
     some: list[Statement], rows: Rows, how: Cuts, after: int
 ) -> None:
     load(rows)

@@ -131,7 +131,7 @@ def test_lower_classes_borrow_nothing_while_a_class_is_unsatisfied(
 
 
 @given(classes())
-def test_a_class_gets_no_more_than_it_wants_or_its_original_share(drawn: list[Case]) -> None:
+def test_a_class_gets_no_more_than_the_larger_of_its_demand_and_its_original_share(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     assert all(after[one.name] <= max(one.share, one.wanted, one.original) + NEAR for one in drawn)
 
@@ -167,7 +167,9 @@ def test_the_demand_of_other_classes_takes_no_class_below_its_original_share(dra
 
 
 @given(classes())
-def test_borrowed_shares_are_taken_only_for_owners_in_need_or_higher_classes(drawn: list[Case]) -> None:
+def test_borrowed_shares_are_taken_away_only_for_an_owner_in_need_or_a_higher_class(
+    drawn: list[Case],
+) -> None:
     after = redistribute(accounts_of(drawn))
     for one in drawn:
         if after[one.name] < one.share - one.supply - NEAR:
@@ -190,7 +192,9 @@ def test_under_constant_load_the_second_redistribution_changes_nothing(drawn: li
 
 
 @given(classes(), st.randoms(use_true_random=False))
-def test_the_order_of_the_classes_does_not_matter(drawn: list[Case], chance: Random) -> None:
+def test_redistribution_gives_the_same_shares_for_any_order_of_the_classes(
+    drawn: list[Case], chance: Random
+) -> None:
     shuffled = accounts_of(drawn)
     chance.shuffle(shuffled)
     assert redistribute(shuffled) == pytest.approx(redistribute(accounts_of(drawn)), abs=NEAR)

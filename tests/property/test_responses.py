@@ -17,7 +17,7 @@ TIMES = st.lists(st.floats(0, 1e4), min_size=1, max_size=200)
 @given(
     st.lists(st.tuples(TIMES, st.floats(1e-6, 10), st.just(0.0) | st.floats(0, 10)), min_size=1, max_size=5)
 )
-def test_slowdown_statistics_are_the_same_by_train_as_by_single_answer(
+def test_response_statistics_collected_by_train_equal_those_of_single_answers(
     given_trains: list[tuple[list[float], float, float]],
 ) -> None:
     found, slowdowns = ResponseStatistics(), list[float]()

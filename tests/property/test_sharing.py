@@ -50,7 +50,7 @@ def parts(believed: NetworkEstimates, start: int) -> Iterator[Part]:
 
 @settings(max_examples=60)
 @given(shared_networks())
-def test_the_tree_of_a_shared_operator_has_the_highest_gain_per_cost_of_all_parts_behind_it(
+def test_the_operators_chosen_to_run_with_a_shared_operator_have_the_highest_gain_per_cost(
     believed: NetworkEstimates,
 ) -> None:
     trees = believed.trees("selectivity")
@@ -61,7 +61,7 @@ def test_the_tree_of_a_shared_operator_has_the_highest_gain_per_cost_of_all_part
 
 
 @given(shared_networks())
-def test_a_tree_contains_the_operators_with_at_least_its_own_gain_per_cost(
+def test_every_operator_chosen_to_run_with_a_shared_operator_has_at_least_the_gain_per_cost_of_the_choice(
     believed: NetworkEstimates,
 ) -> None:
     trees = believed.trees("selectivity")
@@ -102,7 +102,7 @@ def by_trees(cost_s: float, segments: list[tuple[float, float]]) -> float:
 
 
 @given(numbers, st.lists(st.tuples(numbers, numbers), min_size=1, max_size=7))
-def test_the_tree_of_a_shared_operator_is_at_least_as_good_as_the_method_of_the_thesis(
+def test_operators_chosen_to_run_with_a_shared_operator_gain_at_least_as_much_per_cost_as_in_the_thesis(
     cost_s: float, segments: list[tuple[float, float]]
 ) -> None:
     subsets = chain.from_iterable(combinations(segments, size) for size in range(1, len(segments) + 1))
@@ -111,7 +111,7 @@ def test_the_tree_of_a_shared_operator_is_at_least_as_good_as_the_method_of_the_
     assert by_the_thesis(cost_s, segments) <= best * (1 + 1e-9)
 
 
-def test_the_tree_includes_a_cheap_segment_that_the_method_of_the_thesis_misses() -> None:
+def test_a_cheap_segment_that_the_thesis_misses_is_chosen_to_run_with_a_shared_operator() -> None:
     segments = [(10.0, 10.0), (3.0, 4.0), (0.3, 0.1)]
     assert by_the_thesis(1.0, segments) == pytest.approx(10 / 11)
     assert by_trees(1.0, segments) == pytest.approx(10.3 / 11.1)

@@ -126,7 +126,7 @@ def test_victim_fair_drops_no_tuple_of_a_key_below_the_fair_level(
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.floats(0.05, 0.95), seeds)
-def test_victim_fair_keeps_as_many_tuples_of_a_new_key_as_the_last_cycles_level(
+def test_victim_fair_keeps_tuples_of_a_new_key_up_to_the_fair_level_of_the_last_load_cycle(
     known: int, new: int, keep: float, seed: int
 ) -> None:
     kept = admitted("fair", seed, [(keep, [1] * known, True), (keep, [2] * new, False)])[1][0]
@@ -135,6 +135,6 @@ def test_victim_fair_keeps_as_many_tuples_of_a_new_key_as_the_last_cycles_level(
 
 
 @given(st.lists(st.integers(0, 2**15), min_size=1, max_size=100))
-def test_the_rank_of_an_entry_is_the_number_of_earlier_equal_entries(places: list[int]) -> None:
+def test_the_rank_of_a_list_entry_is_the_number_of_equal_entries_before_it(places: list[int]) -> None:
     before = [places[:number].count(place) for number, place in enumerate(places)]
     assert ranks(np.array(places)).tolist() == before

@@ -143,7 +143,7 @@ def test_counts_of_the_most_frequent_values_are_exact_for_few_values_and_close_f
         assert all(count <= least + 2 * off for count in missing.values())
 
 
-def test_groups_keep_their_sketches_when_their_codes_change() -> None:
+def test_sketches_stay_with_their_groups_when_the_numbers_of_the_groups_change() -> None:
     for name, kind in SKETCHES.items():
         sketches = kind()
         sketches.add(np.array([1, 4, 4]), from_python([3, 5, 5], INT64))

@@ -213,7 +213,7 @@ def test_a_condition_selects_the_rows_that_duckdb_selects(condition: str) -> Non
 
 
 @given(st.lists(conditions, min_size=2, max_size=4), st.randoms(use_true_random=False))
-def test_reordered_operands_and_other_aliases_leave_the_plan_unchanged(
+def test_the_plan_stays_unchanged_if_operands_are_reordered_or_aliases_renamed(
     parts: list[str], chance: random.Random
 ) -> None:
     other = parts.copy()

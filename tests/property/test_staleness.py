@@ -46,7 +46,7 @@ def test_staleness_does_not_depend_on_the_order_or_repetition_of_answers(
     assert one.stale_s == other.stale_s
 
 
-def test_of_a_very_long_wait_only_the_part_since_the_oldest_remembered_moment_adds_staleness() -> None:
+def test_the_part_of_a_long_wait_from_before_the_kept_history_adds_no_staleness() -> None:
     staleness, rounds = OutputStaleness(0.0), 3 * KEPT
     for second in range(rounds):
         staleness.served([float(second)], second + 0.5)

@@ -23,7 +23,7 @@ FOLDS = 400
     guess=st.sampled_from([0.5, 1e-3, 1e-9]),
     seed=st.integers(0, 2**32),
 )
-def test_estimates_stay_near_the_real_selectivity(
+def test_the_selectivity_estimate_stays_near_the_real_selectivity(
     selectivity: float, train: int, guess: float, seed: int
 ) -> None:
     statistics = OperatorStatistics([Estimate(1e-6, guess)])

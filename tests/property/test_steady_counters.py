@@ -86,7 +86,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_counters_of_a_class_never_fall_and_count_each_thing_once(steps: list[tuple[str, str, int]]) -> None:
+def test_counters_of_a_class_never_fall_and_count_each_event_once(steps: list[tuple[str, str, int]]) -> None:
     lives, counters = {name: Life(name) for name in ("gold#0", "gold#1")}, ClassCounters()
     counters.hear(system({unit: life.report() for unit, life in lives.items()}))
     before: dict[tuple[str, ...], float] = {}
@@ -151,7 +151,7 @@ def test_histogram_buckets_are_reset_when_the_delay_target_changes() -> None:
     assert (times.target_s, times.count, times.within) == (0.2, 2, [2] * len(BOUNDS))
 
 
-def test_counts_of_answers_disappear_with_their_queries() -> None:
+def test_counts_of_answers_disappear_when_their_query_is_removed() -> None:
     counters, one = ClassCounters(), Life("gold#0")
     one.work(5, saved=True)
     counters.hear(system({"gold#0": one.report()}))
@@ -164,7 +164,9 @@ def test_counts_of_answers_disappear_with_their_queries() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5)), max_size=20))
-def test_the_total_over_restarts_is_the_sum_of_the_counts_of_each_life(steps: list[tuple[int, int]]) -> None:
+def test_the_total_over_restarts_is_the_sum_of_the_counts_between_restarts(
+    steps: list[tuple[int, int]],
+) -> None:
     counters, total, value, life, before = Counters(), 0, 0, 0, 0.0
     for another, more in steps:
         if another == 1:
@@ -176,7 +178,7 @@ def test_the_total_over_restarts_is_the_sum_of_the_counts_of_each_life(steps: li
         before = found
 
 
-def test_a_counter_continues_from_its_last_value_when_its_source_restarts_lower() -> None:
+def test_a_counter_continues_from_its_last_value_when_its_source_restarts_from_a_lower_value() -> None:
     counters = Counters()
     assert [counters.until_it_falls(("f",), value) for value in (3, 5, 2, 2, 4)] == [3, 5, 7, 7, 9]
     assert [counters.kept(("k",), value) for value in (10, 8, 9, 12, 1, 2)] == [10, 10, 10, 12, 13, 14]

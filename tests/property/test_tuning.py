@@ -163,7 +163,7 @@ def test_after_an_impossible_switch_the_old_policy_stays_and_the_new_is_not_trie
     assert one.policy == "lsf"
 
 
-def test_a_switch_is_not_undone_by_a_report_in_which_the_old_policy_is_impossible_too() -> None:
+def test_a_switch_is_not_undone_by_a_report_in_which_old_and_new_policy_are_impossible() -> None:
     one = core(steady=1)
     one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 2.0}), 0.0)
     one.handle(Compared(2.0, {"hr": 10.0, "fcfs": 2.0}, ("hr", "fcfs")), 1.0)
@@ -183,7 +183,7 @@ def test_load_growing_after_a_switch_does_not_count_against_the_new_policy() -> 
     assert one.policy == "fcfs"
 
 
-def test_after_a_switch_no_other_switch_is_considered_for_a_while() -> None:
+def test_after_a_switch_of_policy_the_next_switch_is_not_considered_for_a_while() -> None:
     one, pauses = core(steady=1), []
     better = {"hr": "fcfs", "fcfs": "hr"}
     for place in range(150):
@@ -199,7 +199,7 @@ def test_after_a_switch_no_other_switch_is_considered_for_a_while() -> None:
     ]
 
 
-def test_recorded_comparisons_of_policies_without_the_list_of_impossible_ones_are_readable() -> None:
+def test_a_recorded_comparison_of_policies_is_readable_without_a_list_of_impossible_policies() -> None:
     recorded = ["Compared", 2.0, [["hr", 1.0]]]
     assert KINDS["tuning"].event.decode(recorded) == Compared(2.0, {"hr": 1.0})
 

@@ -29,7 +29,7 @@ responses = st.lists(st.integers(0, 600).map(lambda ms: ms / 1e3), max_size=150)
 
 
 @given(graphs(), responses, st.data())
-def test_utility_and_missed_deadlines_equal_those_of_single_answers(
+def test_utility_and_missed_deadlines_counted_in_groups_equal_those_of_single_answers(
     graph: UtilityGraph, given_s: list[float], data: st.DataObject
 ) -> None:
     whole, part = UtilityStatistics(graph), UtilityStatistics(graph)

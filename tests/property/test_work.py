@@ -35,7 +35,7 @@ def test_the_work_estimate_follows_a_large_change_at_once_and_a_small_change_gra
 
 
 @given(works, works)
-def test_the_work_estimate_of_a_stream_ignores_other_streams_and_is_reset_with_the_queries(
+def test_the_work_estimate_of_a_stream_ignores_other_streams_and_restarts_once_forgotten(
     first: float, then: float
 ) -> None:
     steady = SteadyWork()

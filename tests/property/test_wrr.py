@@ -248,7 +248,7 @@ def test_grants_of_turns_equal_those_of_a_slow_oracle_that_walks_round_by_round(
 
 
 @given(st.data(), weights, hosts, st.integers(1, 4))
-def test_no_class_gets_more_than_its_quota_times_the_rounds_begun(
+def test_no_class_gets_more_than_its_quota_in_each_round_that_has_begun(
     data: st.DataObject, drawn: dict[str, int], shared: dict[str, str], lanes: int
 ) -> None:
     node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)

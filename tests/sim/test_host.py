@@ -101,13 +101,13 @@ def test_operators_without_cost_process_their_tuples_in_no_time() -> None:
     assert (host.answers.responses.count, host.answers.responses.response_ms()["max"]) == (2, 1500)
 
 
-def test_tuples_that_arrive_during_a_call_are_ingested_after_it() -> None:
+def test_tuples_that_arrive_during_a_call_are_ingested_after_the_call() -> None:
     host = host_of(0.0, 0.001, 0.0105, 0.05)
     assert costs(host, 0.0) == pytest.approx([0.001, 0.01, 0.002, 0.02])
     assert host.door.next_arrival == 0.05
 
 
-def test_results_of_a_call_appear_when_it_ends() -> None:
+def test_results_of_a_call_appear_when_the_call_ends() -> None:
     host = host_of(0.0)
     host.door.ingest(0.0)
     host.start(0.0)
@@ -185,7 +185,7 @@ def test_late_tuples_are_counted_and_never_reach_the_queue(fraction: float, leas
     assert (host.door.ledger(), host.queues.tuples()) == (ledger(offered=1000, late=late), 1000 - late)
 
 
-def test_victim_newest_sheds_arrivals_evenly_and_keeps_the_queue() -> None:
+def test_victim_newest_sheds_arrivals_evenly_and_nothing_from_the_queue() -> None:
     host = host_of(*range(10), networks=FREE, victim="newest", costs={})
     host.door.set_keep(0.5)
     host.door.ingest(9.0)

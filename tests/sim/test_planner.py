@@ -59,7 +59,7 @@ def by_name(found: AdmissionPlan) -> dict[str, ClassPlan]:
         ((0.48, 0.76, 0.76), 0.1),
     ],
 )
-def test_a_plan_forecasts_the_run_with_the_new_class(
+def test_the_admission_plan_forecasts_a_simulated_run_with_the_new_class(
     loads: tuple[float, float, float], max_drop: float
 ) -> None:
     scenario = three(loads, max_drop=max_drop)
@@ -78,7 +78,7 @@ def test_a_plan_forecasts_the_run_with_the_new_class(
         assert high <= P95_FACTOR * low, (one, after)
 
 
-def test_a_new_class_makes_the_lowest_class_lose_data_and_the_highest_none() -> None:
+def test_a_new_class_may_make_the_lowest_class_lose_data_but_not_the_highest_class() -> None:
     situation = Situation(
         1,
         LiveSettings(),
@@ -102,7 +102,9 @@ def test_a_new_class_makes_the_lowest_class_lose_data_and_the_highest_none() -> 
     }
 
 
-def test_a_class_above_its_share_meets_its_target_only_while_others_leave_capacity() -> None:
+def test_a_class_that_needs_more_than_its_share_meets_its_target_only_while_other_classes_leave_capacity() -> (
+    None
+):
     new = load("new", 1, 300, 0.3, max_drop=0.1)
     found = plan(Situation(1, LiveSettings(), (load("large", 9, 300, 0.1),), (new,)))
     planned = by_name(found)["new"]
@@ -132,19 +134,19 @@ def test_a_lossless_class_that_asks_for_more_than_it_gets_falls_behind() -> None
     assert (found.after.falls_behind, found.after.drop, found.holds) == (True, 0.0, False)
 
 
-def test_a_class_with_shards_is_planned_on_several_lanes() -> None:
+def test_the_admission_plan_runs_a_class_with_shards_on_several_lanes() -> None:
     new = load("new", 1, 300, 1.5, max_drop=0.0)
     assert not plan(Situation(2, LiveSettings(lanes=2), (), (new,))).holds
     assert plan(Situation(2, LiveSettings(lanes=2), (), (replace(new, shards=2),))).holds
 
 
-def test_the_same_situation_gives_the_same_plan() -> None:
+def test_admission_plans_for_the_same_situation_are_equal() -> None:
     situation = Situation(1, LiveSettings(), (load("a", 2, 300, 0.6),), (load("b", 1, 300, 0.6),))
     assert plan(situation) == plan(situation)
     assert plan(situation) != plan(replace(situation, seed=2))
 
 
-def test_a_thousand_classes_are_planned_in_groups_and_each_is_reported() -> None:
+def test_the_admission_plan_groups_a_thousand_classes_and_reports_each_class() -> None:
     running = tuple(
         load(f"c{number}", 1 + number % 3, 300, 0.0 if number % 9 else 0.0005) for number in range(1000)
     )
@@ -160,7 +162,7 @@ def test_a_thousand_classes_are_planned_in_groups_and_each_is_reported() -> None
     }
 
 
-def test_an_empty_system_has_an_empty_plan() -> None:
+def test_the_admission_plan_of_an_empty_system_has_no_classes() -> None:
     found = plan(Situation(1, LiveSettings()))
     assert found == AdmissionPlan((), True, True, 0.0, (), ())
 

@@ -48,7 +48,7 @@ def now(found: RunningClass) -> ClassNow:
 
 
 @pytest.mark.parametrize("plan", [USUAL, AFTER])
-def test_if_a_join_has_many_pairs_the_forecast_is_better_with_selective_conditions_before_it(
+def test_if_a_join_has_many_pairs_the_forecast_is_better_with_selective_conditions_before_the_join(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(SELECTIVE, plan, 400, 80)), HR, alone)

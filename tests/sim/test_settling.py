@@ -53,7 +53,7 @@ def test_answers_to_a_train_are_delivered_together(policy: str) -> None:
     assert (found["results"], found["response_ms"]["mean"], found["response_ms"]["max"]) == (4, 7.5, 10.0)
 
 
-def test_without_settling_the_policy_decides_which_query_answers_first() -> None:
+def test_if_answers_are_not_held_for_a_settle_point_the_policy_decides_which_query_answers_first() -> None:
     assert run(settles=False, policy="hr")["response_ms"]["mean"] == 5.5
     assert run(settles=False, policy="fcfs")["response_ms"]["mean"] == 7.0
 

@@ -188,7 +188,7 @@ def test_backlogged_classes_share_a_lane_by_their_priorities() -> None:
     assert result(run)["utilisation"] == pytest.approx(1.0, abs=0.001)
 
 
-def test_other_classes_use_capacity_that_a_class_leaves() -> None:
+def test_capacity_that_a_class_does_not_use_goes_to_other_classes() -> None:
     settings = scenario(
         tenant("idle", {"s": constant(50)}, priority=8),
         tenant("busy", {"s": constant(2000)}, priority=1),
@@ -209,7 +209,7 @@ def test_two_lanes_do_twice_the_work_of_one() -> None:
     )
 
 
-def test_a_class_runs_in_one_lane_and_other_classes_use_the_rest() -> None:
+def test_a_class_runs_in_only_one_lane_and_the_other_lanes_stay_free_for_other_classes() -> None:
     run = ran(overloaded(9, 1, lanes=2))
     assert {name: host.processed_s / run.now for name, host in run.hosts.items()} == pytest.approx(
         {"a": 1.0, "b": 1.0}, abs=0.005
@@ -273,7 +273,7 @@ def test_the_same_seed_gives_an_identical_run(manager: str) -> None:
     assert first.series == second.series
 
 
-def test_another_seed_gives_another_run() -> None:
+def test_two_seeds_give_two_different_simulated_runs() -> None:
     runs = [ran(everything_random(), "dilos", seed) for seed in (5, 6)]
     assert [run.seed for run in runs] == [5, 6]
     offered = [[one["offered"] for one in result(run)["classes"]] for run in runs]
@@ -284,7 +284,7 @@ def test_without_a_seed_the_seed_of_the_scenario_is_used() -> None:
     assert text(ran(everything_random(seed=5))) == text(ran(everything_random(), seed=5))
 
 
-def test_an_additional_class_does_not_change_the_arrivals_of_others() -> None:
+def test_adding_a_class_does_not_change_the_arrivals_of_other_classes() -> None:
     classes = [tenant(name, {"s": poisson(100)}) for name in "ab"]
     one, two = (ran(scenario(*classes[:count], networks=ONE_MS)) for count in (1, 2))
     assert one.hosts["a"].door.ledger() == two.hosts["a"].door.ledger()
@@ -409,7 +409,7 @@ def test_other_classes_use_the_lane_of_a_dead_host() -> None:
 
 
 @pytest.mark.parametrize(("by_s", "of_the_fourth"), [(5.0, 5001), (-5.0, 0)])
-def test_a_clock_jump_changes_only_the_response_of_the_tuple_inside(
+def test_a_clock_jump_changes_the_response_time_only_of_the_tuple_being_processed(
     by_s: float, of_the_fourth: float
 ) -> None:
     # Ten tuples arrive one second apart; the fourth is being processed when the clock jumps.
@@ -658,7 +658,7 @@ def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
     assert 5 * POINTS_MAX - recorded[-1] <= 8
 
 
-def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops_old_tuples() -> None:
+def test_an_overloaded_class_that_may_hardly_drop_holds_back_its_input_or_drops_old_tuples() -> None:
     """Offer 1.5 times the capacity. With `max_age_ms` the class drops old tuples, without it the producers must wait."""
     clicks = tenant("a", {"s": constant(1500)}, max_drop=0.05, delay_target_ms=200)
     found, waiting = {}, {}
@@ -677,7 +677,7 @@ def test_an_overloaded_class_that_may_hardly_drop_holds_its_source_back_or_drops
     assert waiting[500.0] == 0
 
 
-def test_a_class_that_holds_its_source_back_borrows_spare_capacity() -> None:
+def test_a_class_that_holds_back_its_input_borrows_spare_capacity() -> None:
     """Run an overloaded class with a competitor and with a class of higher priority, which has no input after half of the run."""
     quiet = tenant(
         "quiet", {"s": at(*(number / 700 for number in range(10_500)))}, priority=3, delay_target_ms=200

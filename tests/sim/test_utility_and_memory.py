@@ -88,7 +88,7 @@ def test_tardiness_is_reported_only_for_queries_with_windows() -> None:
     assert found["queries"]["plain"]["tardiness"] is None
 
 
-def test_answers_are_tardy_one_pane_after_the_end_of_a_window_that_is_no_multiple_of_its_slide() -> None:
+def test_if_a_window_is_no_multiple_of_its_slide_answers_are_tardy_one_pane_after_its_end() -> None:
     # A range of 0.25 s and a slide of 0.1 s make panes of 0.05 s.
     window = aggregate(0.1, groups=1, ms=75) | {"range_s": 0.25}
     _, found = answered(queries(window=[window]), 0.05, 0.15)

@@ -205,7 +205,7 @@ def test_query_waits_for_a_full_gateway_and_loses_no_row(
     assert sorted(node.ids("s")) == list(range(30))
 
 
-def test_an_empty_batch_is_no_error(node: Node, files: Files) -> None:
+def test_publishing_an_empty_batch_is_no_error(node: Node, files: Files) -> None:
     files.add(range(10))
     for sink in (executors(node), driver(node)):
         files.checkpoint = files.checkpoint.with_name(files.checkpoint.name + "+")
@@ -266,7 +266,9 @@ def test_unknown_column_is_reported_before_any_row_is_sent(node: Node, files: Fi
 # -- sizes of batches ----------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_a_named_producer_is_written_once(node: Node, spark: SparkSession) -> None:
+def test_a_batch_written_twice_with_the_same_producer_name_is_stored_once(
+    node: Node, spark: SparkSession
+) -> None:
     rows = spark.range(0, 30, 1, 3).selectExpr("id", "id / 2D AS x")
     options = {"endpoint": node.endpoint, "stream": "s", "apiKey": node.key}
     for _ in range(2):
@@ -461,7 +463,9 @@ def test_reading_fails_if_row_numbers_of_a_unit_restart_unless_data_loss_is_allo
     assert losing.run() == [(number, 100 + number) for number in range(10)]
 
 
-def test_unknown_query_is_reported(node: Node, spark: SparkSession) -> None:
+def test_reading_the_answers_of_an_unknown_query_is_reported_as_an_error(
+    node: Node, spark: SparkSession
+) -> None:
     Answers(node, "gold").add(range(3))
     with pytest.raises(PySparkException, match="hott"):
         results(spark, node, query="gold/hott")

@@ -48,11 +48,11 @@ def as_here(block: str, endpoint: str, folder: Path) -> str:
     return block.replace("grpc://127.0.0.1:5005", endpoint).replace('"/data/', f'"{folder}/')
 
 
-def test_yaml_of_the_page_is_a_valid_definition() -> None:
+def test_yaml_example_of_the_spark_page_is_valid() -> None:
     (definition,) = fenced("yaml")
     assert list(parse_model(StreamsFile, parse_yaml(definition)).streams) == ["orders"]
 
 
-def test_kafka_example_of_the_page_compiles() -> None:
+def test_kafka_example_of_the_spark_page_compiles() -> None:
     (block,) = fenced("python kafka")
     compile(block, "docs/spark.md", "exec")

@@ -105,7 +105,7 @@ def test_every_row_arrives_once_over_failures_and_restarts(
         assert read_keys(batches) == expected(ROWS)
 
 
-def test_restarted_query_reads_the_rows_that_became_due_meanwhile(
+def test_a_restarted_query_reads_the_rows_that_became_due_while_it_was_stopped(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     batches: Batches = {}
@@ -117,7 +117,7 @@ def test_restarted_query_reads_the_rows_that_became_due_meanwhile(
     assert keys == expected(len(keys))
 
 
-def test_rows_that_the_feeder_splits_can_be_counted_per_stream_with_a_watermark(
+def test_rows_that_the_feeder_splits_among_streams_can_be_counted_per_stream(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     rows = feed(spark, path, rate="1000000", loop="false", split="hot: temp > 30; rest: temp > 10")

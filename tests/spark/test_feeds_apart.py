@@ -74,7 +74,7 @@ def test_feed_with_a_missing_path_fails_alone_and_is_retried(gateway: RealGatewa
         assert seen(ingest, "good").run == good.run
 
 
-def test_feeds_are_added_changed_and_removed_without_interrupting_others(
+def test_adding_changing_or_removing_a_feed_does_not_interrupt_other_feeds(
     gateway: RealGateway, tmp_path: Path
 ) -> None:
     folder = tmp_path / "ingest"

@@ -306,7 +306,7 @@ def test_killed_process_is_restarted_and_publishes_each_row_once(
     assert descendants(folder) == []
 
 
-def test_hanging_jvm_is_killed_at_the_end(gateway: RealGateway, folder: Path) -> None:
+def test_a_hanging_jvm_is_killed_when_weir_ingest_ends(gateway: RealGateway, folder: Path) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
     with IngestProcess(job({"ticks": TICKS}, gateway, folder)) as ingest:
         os.kill(jvm_of(ingest), signal.SIGSTOP)
@@ -357,7 +357,7 @@ def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[sub
     [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
     ids=lambda how: how.name,
 )
-def test_no_process_is_left_when_the_command_ends(
+def test_no_process_is_left_when_weir_ingest_ends(
     how: signal.Signals, gateway: RealGateway, tmp_path: Path
 ) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
@@ -380,7 +380,7 @@ def test_no_process_is_left_when_the_command_ends(
     assert code == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[how]
 
 
-def test_no_process_is_left_when_the_command_is_killed_while_spark_starts(
+def test_no_process_is_left_when_weir_ingest_is_killed_while_spark_starts(
     gateway: RealGateway, tmp_path: Path
 ) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")

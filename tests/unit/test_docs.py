@@ -74,14 +74,14 @@ def fenced(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_every_page_is_in_the_index() -> None:
+def test_every_page_of_the_documentation_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert set(re.findall(r"\]\((\w[\w-]*\.md)\)", index)) == pages
 
 
 @pytest.mark.parametrize("model", list(scenario_models()), ids=lambda model: model.__name__)
-def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
+def test_every_key_of_a_scenario_is_described_in_the_documentation(model: type[BaseModel]) -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
     assert [
         key
@@ -90,7 +90,7 @@ def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     ] == []
 
 
-def test_the_policy_table_matches_the_models() -> None:
+def test_the_policy_table_in_the_documentation_matches_the_policies_in_the_code() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == written(page), "run `make policies`"
     assert [kind for kind in POLICY_KINDS if f"\n| `{kind}` |" not in page] == []
@@ -104,7 +104,7 @@ def test_the_scenario_examples_are_valid_and_run() -> None:
     assert compare(periodic.model_copy(update={"seconds": 70}), periodic.seed)["claims"][0]["holds"]
 
 
-def test_every_compared_schedule_is_described() -> None:
+def test_every_compared_schedule_is_described_in_the_documentation() -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
     assert [text for text in compared_schedules(Hybrid()) if f"`{text}`" not in page] == []
 
@@ -117,7 +117,7 @@ def commands(group: TyperGroup, before: str = "weir") -> Iterator[str]:
             yield f"{before} {name}"
 
 
-def test_every_command_is_described() -> None:
+def test_every_command_is_described_in_the_documentation() -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")

@@ -36,7 +36,7 @@ def runs_after_setup(folder: Path) -> int:
     return len((folder / "runs").read_text("utf-8").splitlines())
 
 
-def test_a_checkout_is_set_up_once_and_again_after_a_move(tmp_path: Path) -> None:
+def test_a_checkout_is_set_up_once_and_again_only_after_a_move(tmp_path: Path) -> None:
     first = checkout(tmp_path / "first place")
     assert [runs_after_setup(first) for _ in range(2)] == [1, 1]
     second = first.rename(tmp_path / "second place")

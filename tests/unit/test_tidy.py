@@ -247,7 +247,7 @@ def test_an_import_pointing_outward_is_found(path: str, source: str) -> None:
     assert len(wrong_way_imports(module_from(path, source))) == 1
 
 
-def test_imports_pointing_inward_pass() -> None:
+def test_imports_pointing_inward_pass_the_check() -> None:
     source = "import numpy\nfrom configs.classes.priority_class import Priority\nfrom . import hr\nimport scheduler.turns.round_robin"
     assert wrong_way_imports(module_from("scheduler/capacity/redistribution.py", source)) == []
 
@@ -283,7 +283,7 @@ def outward_imports(module: Module, layers: Sequence[str]) -> list[str]:
     ]
 
 
-def test_folders_import_only_folders_before_them() -> None:
+def test_folders_import_only_folders_that_come_before_them_in_the_order() -> None:
     report(
         [
             finding
@@ -300,7 +300,7 @@ def test_every_folder_has_its_place_in_the_order() -> None:
         assert there == set(layers) - {"."}, package
 
 
-def test_an_import_of_a_later_folder_is_found() -> None:
+def test_an_import_of_a_folder_that_comes_later_in_the_order_is_found() -> None:
     source = "from engine.sql.select import plan_query\nfrom engine.data import train"
     module = module_from("engine/plan/pruning.py", source)
     assert outward_imports(module, LAYERS["engine"]) == [
@@ -506,7 +506,7 @@ def imported_late(source: str) -> set[str]:
     return {ast.literal_eval(one.args[0]) for one in calls if ast.unparse(one.func) == "CommandPlace"}
 
 
-def test_every_module_is_used() -> None:
+def test_every_module_is_imported_or_is_an_entry_point() -> None:
     entry_points = declared_entry_points((ROOT / "pyproject.toml").read_text("utf-8"))
     commands = imported_late((ROOT / "services/cli/main.py").read_text("utf-8"))
     assert "services.cli.commands.up" in commands
@@ -635,5 +635,5 @@ def test_a_text_that_is_not_plain_is_found(path: str, source: str) -> None:
         ("docs/a.md", "```\nthe code tells\n```"),
     ],
 )
-def test_a_plain_text_passes(path: str, source: str) -> None:
+def test_a_plain_text_passes_the_check_of_plain_english(path: str, source: str) -> None:
     assert list(findings(path, source)) == []

@@ -49,7 +49,7 @@ def broken(run: Simulation) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [(1, 2, 3, 4)])
-def test_double_load_meets_every_target_with_every_seed(
+def test_under_double_load_every_class_meets_its_target_with_every_seed(
     seeds: tuple[int, ...],
 ) -> None:
     runs = [ran(preset("overload-2x", seconds=30.0), "dilos", seed) for seed in seeds]
@@ -90,7 +90,7 @@ def test_double_load_without_load_management_misses_targets() -> None:
         ((0.5, 0.5, 0.5), (0.6, 0.3, 0.1), (0.6, 0.3, 0.2), [3, 4]),
     ],
 )
-def test_each_redistribution_criterion_that_shares_break_is_found(
+def test_the_check_of_shares_finds_every_redistribution_criterion_that_the_shares_break(
     usage: tuple[float, ...], shares: tuple[float, ...], after: tuple[float, ...], broken: list[int]
 ) -> None:
     assert criteria_of(accounts(usage, shares), dict(zip(NAMES, after, strict=True))) == broken

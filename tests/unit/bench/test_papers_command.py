@@ -24,7 +24,7 @@ def papers(terminal: Terminal) -> Terminal:
 LEAST = "dilos-redistribution"
 
 
-def test_claims_are_printed_and_a_page_is_written(papers: Terminal, tmp_path: Path) -> None:
+def test_bench_papers_prints_claims_and_writes_a_page(papers: Terminal, tmp_path: Path) -> None:
     done = papers(LEAST, "--quick")
     assert (done.code, done.err) == (0, "")
     assert "7 of 7 claims hold" in done.out
@@ -64,7 +64,7 @@ def test_an_unknown_experiment_is_refused_with_the_nearest_name(papers: Terminal
     )
 
 
-def test_an_unknown_format_is_refused(papers: Terminal) -> None:
+def test_an_unknown_output_format_is_refused(papers: Terminal) -> None:
     assert papers(LEAST, "-o", "jsonl").code == 2
 
 

@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_arrivals(settings: Arrivals) -> None:
 
 
 @pytest.mark.parametrize("settings", EVERY_KIND)
-def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals) -> None:
+def test_another_seed_gives_other_arrivals_unless_the_arrivals_are_a_trace(settings: Arrivals) -> None:
     assert (times(settings, 20, seed=7) == times(settings, 20, seed=8)) == (settings is TRACE)
 
 
@@ -100,7 +100,7 @@ def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals)
     ],
 )
 @pytest.mark.parametrize("scale", [1, 2.5])
-def test_the_number_of_arrivals_is_the_rate_times_the_scale(
+def test_the_number_of_arrivals_grows_in_proportion_to_the_scale(
     settings: Arrivals, expected: int, sigmas: float, scale: float
 ) -> None:
     # Scaling multiplies the rates, but not the times at which rates change and arrivals end.
@@ -159,7 +159,7 @@ def test_lengths_of_bursts_have_the_given_mean_and_a_pareto_tail() -> None:
         assert beyond == pytest.approx(multiple**-3.0, abs=0.01)
 
 
-def test_bursts_are_silent_between_periods_and_dense_within() -> None:
+def test_bursts_are_dense_and_the_time_between_bursts_is_silent() -> None:
     # About 200 times, 0.5 s with 600 arrivals per second are followed by 1 s without arrivals.
     found = gaps(times(EVEN_BURSTS, 300))
     silences = [gap for gap in found if gap > 0.5]

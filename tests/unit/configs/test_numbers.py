@@ -97,12 +97,14 @@ def test_a_moment_is_shown_by_its_distance_from_now(seconds: float, text: str) -
         (float("-inf"), "-inf"),
     ],
 )
-def test_a_row_value_has_an_exponent_only_if_it_is_huge(value: float, text: str) -> None:
+def test_a_value_of_a_row_is_shown_with_an_exponent_only_if_the_value_is_huge(
+    value: float, text: str
+) -> None:
     assert digits(value, 6) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=0))
-def test_no_number_is_in_scientific_notation_or_long(value: float) -> None:
+def test_no_number_is_shown_in_scientific_notation_or_with_24_or_more_characters(value: float) -> None:
     for text in (duration(value), percent(value), of_target(value), figure(value), compact(value)):
         assert "e" not in text.replace("target", "").replace("days", ""), text
         assert len(text) < 24, text

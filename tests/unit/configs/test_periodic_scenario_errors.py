@@ -234,7 +234,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_unchanged_periodic_scenario_is_valid() -> None:
+def test_the_periodic_scenario_from_which_invalid_scenarios_are_made_is_valid() -> None:
     Path("scenario.yaml").write_text(VALID)
     assert load_any_scenario("scenario.yaml").name == "small"
 

@@ -463,7 +463,7 @@ def refusal(text: str | bytes) -> WeirError:
     return caught.value
 
 
-def test_the_unchanged_scenario_is_valid() -> None:
+def test_the_scenario_from_which_invalid_scenarios_are_made_is_valid() -> None:
     Path("scenario.yaml").write_text(VALID)
     assert load_scenario("scenario.yaml").original_shares() == {"gold": 6 / 7, "bronze": 1 / 7}
 
@@ -567,7 +567,7 @@ def test_a_scenario_error_is_unchanged_after_pickling() -> None:
     assert (type(again), str(again), vars(again)) == (UnknownName, str(error), vars(error))
 
 
-def test_a_source_too_long_for_a_path_is_an_unknown_preset() -> None:
+def test_a_scenario_name_too_long_for_a_path_is_an_unknown_preset() -> None:
     with pytest.raises(UnknownName) as caught:
         load_scenario("z" * 5000)
     assert caught.value.title == "there is no preset and no file of this name"
@@ -605,7 +605,7 @@ def test_a_scenario_inherits_missing_fields_from_the_scenario_it_extends() -> No
         ),
     ],
 )
-def test_an_invalid_extends_is_refused(
+def test_an_invalid_value_of_extends_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     (tmp_path / "presets").mkdir()

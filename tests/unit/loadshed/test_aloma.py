@@ -76,7 +76,7 @@ def test_headroom_moves_to_a_near_load_at_once_and_towards_a_far_load_slowly(
 
 
 @pytest.mark.parametrize(("load", "after"), [(1.0, 1.0), (0.2, 0.2), (1.9, 1.9), (2.2, 2.069), (4.0, 2.133)])
-def test_with_step_signed_headroom_falls_to_the_load_at_once_but_rises_slowly(
+def test_with_the_setting_step_signed_headroom_falls_to_the_load_at_once_but_rises_slowly(
     load: float, after: float
 ) -> None:
     assert stepped(2.0, load, "signed") == pytest.approx(after, abs=5e-4)
@@ -89,7 +89,9 @@ def test_headroom_stays_finite_when_the_load_is_extremely_high(step: Literal["si
     assert 1.0 < stepped(1.0, 1e308, step) < 2.0
 
 
-def test_drops_grow_in_larger_steps_while_a_decision_repeats_and_in_small_steps_after_another() -> None:
+def test_drops_grow_in_larger_steps_while_a_decision_repeats_and_start_small_after_a_different_decision() -> (
+    None
+):
     control, parts = Control(1.0), []
     for load in [0.5] * 9 + [2.0] + [0.5]:
         before, control = control, decide(control, load, CRITICAL_AND_RISING, LIMITS)

@@ -332,7 +332,7 @@ LENDING = Control(0.2, 0.9)
         ),
     ],
 )
-def test_the_sentence_about_a_decision_has_its_figures_and_its_result(
+def test_the_sentence_about_a_decision_has_the_figures_and_the_result_of_the_decision(
     gold: LoadManager, seen: list[CycleEnded], sentence: str
 ) -> None:
     for one in seen:
@@ -417,7 +417,7 @@ def test_capacity_is_not_estimated_if_the_queue_emptied_between_two_bursts() -> 
     assert gold.control.keep == 1.0
 
 
-def test_an_owner_asks_for_its_share_back_before_a_burst_costs_it_data() -> None:
+def test_an_owner_asks_for_its_share_back_before_a_burst_makes_the_owner_lose_data() -> None:
     gold = LoadManager("gold", LoadSettings(), target_s=0.3, share=0.4, original_share=0.6)
     burst = CycleEnded(CYCLE_S, (InputCycle("s", 55, 1e-3),), (), queued_work_s=0.125)
     commands = gold.handle(burst, CYCLE_S)

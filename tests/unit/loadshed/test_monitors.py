@@ -39,15 +39,15 @@ def test_the_offered_load_is_the_work_of_all_inputs_per_second() -> None:
     assert LoadMonitor().offered_load(inputs, CYCLE_S) == pytest.approx(1000 * 0.001 + 200 * 0.002)
 
 
-def test_a_jump_of_the_rate_counts_at_once() -> None:
+def test_a_jump_of_the_arrival_rate_changes_the_estimated_rate_at_once() -> None:
     assert rates(150, 600, 150) == [1000.0, 4000.0, 1000.0]
 
 
-def test_noise_of_a_rate_is_smoothed() -> None:
+def test_noise_of_the_arrival_rate_is_smoothed() -> None:
     assert rates(150, 162, 138) == [1000.0, 1014.0, 997.5]
 
 
-def test_a_change_within_the_noise_moves_the_rate_slowly() -> None:
+def test_a_change_of_the_arrival_rate_within_the_noise_moves_the_estimated_rate_slowly() -> None:
     assert rates(150, *[165] * 40)[-1] == pytest.approx(1100.0, abs=1)
 
 
@@ -58,14 +58,14 @@ def test_the_rate_of_a_silent_input_decays_to_zero(before: int) -> None:
     assert after[-1] == 0.0
 
 
-def test_uneven_batches_keep_a_steady_rate() -> None:
+def test_the_estimated_rate_stays_steady_although_batches_are_uneven() -> None:
     # Three batches come in every two cycles; now and then a batch is late.
     seen = rates(*[1500, 3000, 1500, 3000, 0, 4500, 1500, 3000, 3000, 1500] * 10, batch=1500)
     assert min(seen[20:]) > 0.75 * 2250 / CYCLE_S
     assert max(seen[20:]) < 1.25 * 2250 / CYCLE_S
 
 
-def test_rare_batches_keep_a_steady_rate() -> None:
+def test_the_estimated_rate_stays_steady_although_batches_are_rare() -> None:
     # One batch comes every seven cycles, which is about one per second.
     seen = rates(*[15_000, 0, 0, 0, 0, 0, 0] * 30, batch=15_000)
     mean = 15_000 / (7 * CYCLE_S)
@@ -73,7 +73,7 @@ def test_rare_batches_keep_a_steady_rate() -> None:
     assert max(seen[70:]) < 2 * mean
 
 
-def test_a_jump_of_the_rate_of_batches_counts_at_once() -> None:
+def test_a_jump_in_the_rate_of_batches_changes_the_estimated_rate_at_once() -> None:
     assert rates(*[1500] * 5, 6000, batch=1500)[-1] == 40_000.0
 
 
@@ -119,7 +119,7 @@ def test_each_output_is_judged_by_its_own_target() -> None:
     assert ResponseMonitor(gap=0.05).verdict(outputs, 0.0).worst == 2.0
 
 
-def test_a_silent_output_whose_input_waits_is_as_late_as_its_oldest_tuple() -> None:
+def test_a_query_without_answers_whose_input_waits_is_as_late_as_its_oldest_waiting_tuple() -> None:
     seen = ResponseMonitor(gap=0.05).verdict([output(0.03, "a"), silent(0.6, "b")], 0.0)
     assert seen == Verdict(over_target=True, critical=True, worst=2.0)
 

@@ -68,7 +68,7 @@ FIRST_EVENTS: dict[CoreName, Any] = {
 }
 
 
-def test_a_core_is_rebuilt_from_its_header() -> None:
+def test_a_core_is_rebuilt_from_the_header_of_its_event_log() -> None:
     account = ClassAccount("gold", 3, 0.75, 0.75, None, borrow_limit=0.5)
     cores: dict[CoreName, Core] = {
         "turns": TurnRoundRobin({"gold": 0.75, "bronze": 0.25}, 0.01, 2),
@@ -84,7 +84,7 @@ def test_a_core_is_rebuilt_from_its_header() -> None:
         made.handle(FIRST_EVENTS[kind], 0.0)
 
 
-def test_a_record_without_a_later_field_is_readable_if_the_field_has_a_default() -> None:
+def test_a_record_that_lacks_its_last_field_is_readable_if_the_field_has_a_default() -> None:
     accounts = codec_of(ClassAccount)
     assert accounts.decode(["gold", 3, 0.75, 0.5, None]) == ClassAccount("gold", 3, 0.75, 0.5, None)
     with pytest.raises(NotARecord, match="the record has 4 values; expected "):

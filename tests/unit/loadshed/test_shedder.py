@@ -131,7 +131,7 @@ def kept_by_key(one: Shedder, keys: Sequence[int], cycles: int) -> Counter[int]:
 BUSY, CALM, QUIET, NEW = 1, 2, 3, 4
 
 
-def test_only_the_busy_key_loses_tuples_in_an_overload_that_it_causes() -> None:
+def test_only_the_busy_key_that_causes_an_overload_loses_tuples() -> None:
     kept = kept_by_key(shedder("fair", 0.5), [BUSY] * 90 + [CALM] * 5 + [QUIET] * 5, cycles=100)
     assert (kept[CALM], kept[QUIET]) == (500, 500)
     assert 3800 < kept[BUSY] < 4200  # In each cycle, 40 of the 90 tuples of the busy key are accepted.
@@ -166,7 +166,7 @@ def test_victim_fair_drops_keys_that_occur_once_at_the_average_rate() -> None:
     assert 2800 < kept < 3200
 
 
-def test_a_key_that_became_quiet_is_no_longer_dropped() -> None:
+def test_victim_fair_no_longer_drops_a_key_that_became_quiet() -> None:
     one = shedder("fair", 0.5)
     for busy, quiet in ((1, 2), (2, 1)):
         keys_kept(one, [busy] * 100 + [quiet] * 10)
@@ -190,7 +190,7 @@ def test_after_a_cycle_without_input_keys_are_dropped_at_the_average_rate() -> N
     assert 400 < len(keys_kept(one, [1] * 1000)) < 600
 
 
-def test_victim_fair_keeps_keys_equally_often_if_there_are_more_than_it_counts(
+def test_with_more_keys_than_victim_fair_can_count_all_keys_are_kept_equally_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loadshed.shedder, "KEYS_COUNTED", 10)

@@ -63,7 +63,7 @@ def test_sources_and_projections_pass_every_tuple_at_no_extra_cost(model: Operat
 
 @pytest.mark.parametrize("selectivity", [0.0, 0.1, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("evenly", [False, True])
-def test_a_filter_keeps_its_selectivity_and_the_order(selectivity: float, evenly: bool) -> None:
+def test_a_filter_keeps_the_expected_part_of_tuples_in_their_order(selectivity: float, evenly: bool) -> None:
     values = [float(number) for number in range(20_000)]
     kept = passed(effect(select(selectivity), evenly), values, range(0, 20_000, 7))
     assert kept == sorted(set(kept))
@@ -156,7 +156,7 @@ def test_a_tuple_closes_a_window_if_it_belongs_to_a_later_slide_than_the_tuple_b
         (1.0, [pytest.approx(500, abs=60), pytest.approx(840, abs=50), 1000]),
     ],
 )
-def test_the_part_of_drifting_data_that_a_filter_keeps_depends_on_its_range(
+def test_the_part_of_drifting_data_that_a_filter_keeps_depends_on_the_value_range_of_the_filter(
     place: float, kept: list[object]
 ) -> None:
     # The filters pass values of [0, 50], [25, 75] and [50, 100]. The mean of the values is 50 at 0 s, 55 at 5 s and 75 at 25 s.
@@ -211,7 +211,7 @@ def test_a_join_finds_every_pair_within_the_window_once_in_any_order_of_turns(
     assert sorted(found) == pairs(left, right, window_s)
 
 
-def test_a_pair_at_exactly_the_window_matches_and_has_the_later_arrival() -> None:
+def test_a_pair_exactly_as_far_apart_as_the_window_matches_and_has_the_later_arrival() -> None:
     on_left, on_right = sides(window_s=1)
     assert on_left([1.0, 4.0]) == ([], 0.0)
     assert on_right([2.0, 2.125, 3.0]) == ([2.0, 4.0], 0.0)

@@ -33,7 +33,7 @@ def load(
 
 
 @pytest.mark.parametrize("tuple_s", [1e-8, 1e-6, 1e-4])
-def test_a_simulated_class_has_the_load_of_the_planned_class(tuple_s: float) -> None:
+def test_a_simulated_class_has_the_same_load_as_the_class_in_the_admission_plan(tuple_s: float) -> None:
     classes = [load("a", 0.3, tuple_s=tuple_s), load("b", 0.6, 2)]
     scenario = Builder(Situation(1, LiveSettings())).built(classes).scenario
     assert list(contradictions(scenario)) == []
@@ -74,7 +74,7 @@ def test_many_classes_are_grouped_with_sleeping_classes_in_separate_groups() -> 
     assert (sleepers.declared.priority, sleepers.declared.lendable) == (50, 0.5)
 
 
-def test_the_classes_being_planned_are_never_grouped() -> None:
+def test_classes_for_which_an_admission_plan_is_made_are_never_grouped() -> None:
     classes = [load(f"a{number}", 0.01) for number in range(SINGLE_MAX + 5)]
     small = load("small", 0.0)
     groups = grouped([*classes, small], {"small"}, 1, 10_000)
@@ -94,7 +94,7 @@ def test_a_group_has_the_entitlement_and_load_of_its_members() -> None:
     assert given.call_s == 0.0
 
 
-def test_streams_of_a_join_become_one_queue() -> None:
+def test_the_admission_plan_simulates_the_streams_of_a_join_as_one_queue() -> None:
     found = one_queue([InputLoad(30.0, 1e-3, 1e-4, 2.0, 0.1, 3), InputLoad(10.0, 5e-3, 2e-4, 6.0, 0.2, 4)])
     assert astuple(found) == pytest.approx((40.0, 2e-3, 3e-4, 3.0, 0.2, 7))
 

@@ -74,7 +74,7 @@ def within_share(**given: Any) -> dict[str, bool]:
     }
 
 
-def test_only_a_class_within_its_share_must_lose_nothing() -> None:
+def test_only_a_class_that_stays_within_its_share_is_promised_no_loss() -> None:
     lost = {"shed": 7}
     loads = {"gold": [0.5, None, 0.6], "silver": [0.31, 0.32], "bronze": []}
     assert within_share(loads=loads, gold=lost, silver=lost, bronze=lost) == {
@@ -104,7 +104,7 @@ def test_a_class_without_shed_tuples_has_lost_nothing_even_if_dropping_was_decid
     assert found == {"gold loses nothing while it asks for no more than its share": True}
 
 
-def test_late_rows_count_as_a_loss() -> None:
+def test_late_rows_break_the_promise_of_no_loss() -> None:
     loads = {"gold": [0.5, 0.5], "silver": [0.2, 0.4, 0.2]}
     found = within_share(loads=loads, gold={"late": 3}, silver={"late": 3})
     assert found == {
@@ -136,7 +136,7 @@ def test_the_promise_of_no_loss_is_broken_by_any_kind_of_lost_tuple_of_the_entit
     assert overload(gold={fate: 1})["gold loses nothing"] is False
 
 
-def test_under_overload_the_entitled_class_keeps_its_p99_below_the_target() -> None:
+def test_under_overload_a_p99_above_the_target_breaks_the_promise_to_the_entitled_class() -> None:
     assert (
         overload(gold={"response_ms": {"p95": 100.0, "p99": 300.0}})["gold has its p99 below the target"]
         is False

@@ -70,7 +70,7 @@ def test_a_report_is_one_file_named_after_the_run_in_a_new_folder(tmp_path: Path
 
 
 @pytest.mark.parametrize("manager", ["none", "dilos"])
-def test_a_page_needs_no_other_host(manager: str) -> None:
+def test_a_report_page_loads_nothing_from_other_hosts(manager: str) -> None:
     made = page_of(manager)
     assert made.refers_to
     assert [one for one in made.refers_to if not one.startswith("#")] == []
@@ -137,18 +137,18 @@ def test_the_same_run_gives_an_identical_page() -> None:
     assert source_of(ran(lending(), "dilos")) == source("dilos")
 
 
-def test_another_seed_gives_another_page() -> None:
+def test_runs_with_two_different_seeds_give_different_report_pages() -> None:
     assert source_of(ran(lending(), "dilos", seed=2)) != source("dilos")
 
 
-def test_a_description_is_escaped() -> None:
+def test_the_description_of_a_scenario_is_escaped_in_html() -> None:
     wild = '<script src="x">alert(1)</script> & "more"'
     made = source_of(ran(lending(seconds=0.1, description=wild)))
     assert "script" not in Page(made).elements
     assert html.escape(wild) in made
 
 
-def test_only_the_first_of_many_moves_are_listed_and_the_rest_counted() -> None:
+def test_a_report_lists_only_the_first_of_many_moves_of_shares_and_counts_the_rest() -> None:
     run = ran(lending(seconds=20, load={"cycle_ms": 50, "redistribute_every": 1}), "dilos")
     assert run.ring.capacity is not None
     moved = sum(move.is_visible for move in run.ring.capacity.moves)

@@ -57,7 +57,7 @@ def test_a_verdict_without_a_loan_does_not_mention_lending() -> None:
     assert verdict(outcome({}, moves=1), [KEPT]) == ["The promise was kept.", "No input was lost."]
 
 
-def test_a_verdict_does_not_mention_an_invisible_loan() -> None:
+def test_a_verdict_does_not_mention_a_loan_too_small_to_see() -> None:
     assert verdict(outcome({"gold": {"silver": 0.1}}, peak=0.41), [KEPT])[1:] == ["No input was lost."]
 
 

@@ -118,7 +118,7 @@ def test_each_class_gets_a_host_and_a_share_by_priority() -> None:
     assert world.homes == {"n1": {"readings": "n1"}}
 
 
-def test_classes_share_a_host_but_shards_of_a_class_do_not() -> None:
+def test_different_classes_share_a_host_but_shards_of_one_class_do_not() -> None:
     world = World(LiveSettings(classes_per_host=3))
     world.plane.nodes_changed({"n1": 1}, 0.0)
     world.plane.apply(
@@ -222,7 +222,7 @@ def test_a_sleeping_class_lends_most_of_its_share() -> None:
     assert not world.plane.is_awake
 
 
-def test_reports_from_hosts_without_the_unit_are_ignored() -> None:
+def test_reports_about_units_that_the_reporting_host_does_not_run_are_ignored() -> None:
     world = three(World())
     world.plane.report("elsewhere", [report_of("gold", 9.0, 9.0), report_of("gone", 1.0, 1.0)], 0.1)
     assert not world.plane.is_awake

@@ -89,7 +89,9 @@ def make_worker(path: Path) -> Iterator[MakeWorker]:
         worker.stop()
 
 
-def test_a_host_does_its_other_work_after_each_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_a_host_calls_its_function_for_work_between_slices_after_each_slice(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     make_node()
     worker = make_worker()
     for _ in range(3):
@@ -97,7 +99,9 @@ def test_a_host_does_its_other_work_after_each_slice(make_node: MakeNode, make_w
         assert [worker.did(), worker.did()] == [("ran", "gold"), ("between", "")]
 
 
-def test_input_during_a_slice_gets_another_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_input_that_arrives_during_a_slice_is_processed_in_another_slice(
+    make_node: MakeNode, make_worker: MakeWorker
+) -> None:
     make_node()
     worker = make_worker()
     hold, done = Hold(), threading.Event()
@@ -165,14 +169,14 @@ def test_a_host_reconnects_when_its_dispatcher_reads_nothing(path: Path, make_wo
     listener.close()
 
 
-def test_a_host_does_its_other_work_without_a_dispatcher(make_worker: MakeWorker) -> None:
+def test_a_host_without_a_dispatcher_still_does_its_work_between_slices(make_worker: MakeWorker) -> None:
     worker = make_worker()
     for _ in range(3):
         worker.client.wake()
         assert worker.did() == ("between", "")
 
 
-def test_waking_a_host_runs_its_other_work_without_a_slice(
+def test_waking_a_host_runs_its_work_between_slices_without_a_slice(
     make_node: MakeNode, make_worker: MakeWorker
 ) -> None:
     node = make_node()
@@ -185,7 +189,7 @@ def test_waking_a_host_runs_its_other_work_without_a_slice(
 
 
 @pytest.mark.parametrize("dispatcher", [True, False])
-def test_other_work_of_a_host_that_is_due_at_a_moment_runs_at_that_moment(
+def test_a_host_does_its_work_between_slices_at_the_moment_when_the_work_is_due(
     path: Path, make_node: MakeNode, dispatcher: bool
 ) -> None:
     if dispatcher:
@@ -228,7 +232,7 @@ def test_a_host_reports_its_waiting_classes_to_a_new_dispatcher(
     assert set(ran) == {"gold", "silver"}
 
 
-def test_a_class_runs_on_a_host_after_it_joins_and_no_longer_after_it_leaves(
+def test_a_class_runs_on_a_host_after_joining_the_host_and_not_after_leaving_the_host(
     make_node: MakeNode, make_worker: MakeWorker
 ) -> None:
     node = make_node()
@@ -277,7 +281,9 @@ def test_a_class_that_leaves_and_rejoins_during_its_slice_keeps_its_backlog(
     listener.close()
 
 
-def test_a_grant_to_a_class_that_has_left_is_returned_unused(path: Path, make_worker: MakeWorker) -> None:
+def test_a_grant_to_a_class_that_has_left_its_host_is_returned_unused(
+    path: Path, make_worker: MakeWorker
+) -> None:
     listener = Listener(path)
     worker = make_worker()
     dispatcher = Peer(accepted(listener))

@@ -113,7 +113,7 @@ def test_a_class_gets_its_turns_on_the_last_host_that_announced_it(make_node: Ma
     assert node.settle().stray_count == 1
 
 
-def test_a_slice_continues_after_another_host_has_announced_its_class_and_disconnected(
+def test_a_slice_continues_although_another_host_announces_the_same_class_and_disconnects(
     make_node: MakeNode,
 ) -> None:
     node = make_node()

@@ -102,7 +102,7 @@ def test_a_waiting_class_without_a_share_gets_no_turn(make_node: MakeNode) -> No
     assert silver.heard() == Granted("silver", 0, 2.5)
 
 
-def test_a_class_that_left_gets_no_turn(make_node: MakeNode) -> None:
+def test_a_class_that_left_its_host_gets_no_turn(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver, bronze = (peer(node, name) for name in SHARES)
     silver.say(Left("silver"))
@@ -112,7 +112,7 @@ def test_a_class_that_left_gets_no_turn(make_node: MakeNode) -> None:
     assert silver.hears_nothing()
 
 
-def test_a_class_that_left_during_its_slice_still_returns_the_lane(make_node: MakeNode) -> None:
+def test_a_class_that_left_its_host_during_a_slice_still_returns_the_lane(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver = peer(node, "gold"), peer(node, "silver")
     gold.say(Left("gold"))

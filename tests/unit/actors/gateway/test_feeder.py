@@ -82,7 +82,7 @@ def fed(feeding: ReplaySource, door: Door, until: float, began: float = 0.0) -> 
 # Tests of the times at which rows are due by the rates.
 
 
-def test_the_number_of_due_rows_follows_the_rates_of_the_plan() -> None:
+def test_the_number_of_due_rows_follows_the_rates_planned_for_the_feeder() -> None:
     pace = Pace(plan((0, 1000), (2, 0), (3, 5000)), 10.0, tuples_per_ms=10.0)
     owed = []
     for now in np.arange(10.0, 14.001, 0.05):
@@ -103,7 +103,7 @@ def test_rows_due_for_longer_than_the_catch_up_time_are_counted_as_missed() -> N
     st.lists(st.tuples(st.floats(0.01, 5), st.floats(0, 1e6)), min_size=1, max_size=5),
     st.lists(st.floats(0.001, 1), min_size=1, max_size=20),
 )
-def test_due_and_missed_rows_add_up_to_the_rows_of_the_plan(
+def test_due_and_missed_rows_add_up_to_the_rows_planned_for_the_feeder(
     lengths: list[tuple[float, float]], pauses: list[float]
 ) -> None:
     starts = np.concatenate([[0.0], np.cumsum([length for length, _ in lengths])[:-1]])
@@ -154,7 +154,7 @@ def test_a_batch_holds_the_rows_of_a_tick_up_to_a_maximum() -> None:
         assert 0.85 * longest <= found <= 1.05 * longest
 
 
-def test_a_new_plan_continues_where_the_old_plan_stopped() -> None:
+def test_a_feeder_with_changed_rates_continues_at_the_row_where_it_stopped() -> None:
     feeding, door = source(), Door()
     feeding.begin(plan((0, 30_000)), 0.0, 0.0)
     fed(feeding, door, until=0.2)

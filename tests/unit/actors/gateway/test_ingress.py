@@ -110,7 +110,7 @@ def refused(answer: Accepted | RefusedBatch) -> RefusedBatch:
     return answer
 
 
-def test_batch_goes_from_producer_to_reader(dirs: RunDirs) -> None:
+def test_published_batch_arrives_at_the_reader_of_its_stream(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")
@@ -373,7 +373,7 @@ def answer_to(dirs: RunDirs, message: Message) -> Message:
     return answer
 
 
-def test_reader_that_repeats_a_subscription_from_now_keeps_its_first_start(dirs: RunDirs) -> None:
+def test_a_reader_that_repeats_its_subscription_still_starts_where_it_first_subscribed(dirs: RunDirs) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
@@ -385,7 +385,7 @@ def test_reader_that_repeats_a_subscription_from_now_keeps_its_first_start(dirs:
         assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 
 
-def test_reader_of_a_copied_stream_gets_the_row_count_of_the_original_after_the_first_frame(
+def test_a_copied_stream_tells_readers_the_row_count_of_the_original_once_it_has_a_frame(
     dirs: RunDirs,
 ) -> None:
     begins = [Subscribe(name, "readings", FROM_NOW, False) for name in ("c1", "c2")]
@@ -434,7 +434,9 @@ def test_killed_gateway_loses_no_accepted_batch(dirs: RunDirs) -> None:
     assert last == 59
 
 
-def test_too_large_batch_is_refused_for_good_but_too_many_bytes_at_once_only_for_now(dirs: RunDirs) -> None:
+def test_batch_that_is_too_large_is_refused_for_good_and_too_many_bytes_at_once_only_for_now(
+    dirs: RunDirs,
+) -> None:
     bounds = DoorBounds(message_bytes=64 * KIB, receiving_bytes=100 * KIB, connections=3)
     with running(dirs, bounds=bounds) as gateway, Producer(dirs.door_socket) as producer, raw(dirs) as slow:
         gateway.streams.declare(READINGS)
@@ -493,7 +495,7 @@ def test_second_gateway_of_a_node_is_refused(dirs: RunDirs) -> None:
         Gateway(dirs)
 
 
-def test_run_folders_of_dead_systems_are_removed_and_others_stay(tmp_path: Path) -> None:
+def test_run_folders_of_dead_systems_are_removed_and_those_of_living_systems_are_not(tmp_path: Path) -> None:
     dead, alive = (RunDirs(tmp_path, name, "n") for name in ("dead", "alive"))
     os.close(dead.hold())
     held = alive.hold()
@@ -609,7 +611,7 @@ def test_frame_numbers_of_a_dropped_stream_are_not_reused(dirs: RunDirs) -> None
         assert (again.log.next, again.rows) == (2, 12)
 
 
-def test_stream_keeps_no_frames_for_a_reader_once_its_host_says_that_it_does_not_read_the_stream(
+def test_a_stream_keeps_no_frames_for_a_reader_whose_host_no_longer_reads_the_stream(
     dirs: RunDirs,
 ) -> None:
     with running(dirs) as gateway:
@@ -646,7 +648,7 @@ def test_declared_reader_begins_with_the_first_row_after_its_declaration(dirs: R
         assert gateway.streams.find("readings").status()["expected"] == []
 
 
-def test_unsubscription_that_arrives_after_a_reader_is_redeclared_does_not_move_its_start(
+def test_an_unsubscription_that_arrives_after_its_reader_is_declared_again_leaves_the_new_start_unchanged(
     dirs: RunDirs,
 ) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
@@ -717,7 +719,7 @@ def test_full_log_keeps_frames_for_a_lossless_reader_that_is_only_declared(dirs:
         assert isinstance(gateway.streams.publish(stream, [rows]), Accepted)
 
 
-def test_declared_reader_that_releases_later_frames_no_longer_holds_frames_back(dirs: RunDirs) -> None:
+def test_frames_are_no_longer_kept_for_a_declared_reader_once_it_has_released_them(dirs: RunDirs) -> None:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channels = [Channel(one) for one in ends]
     streams, peer = Streams(dirs, lambda: 100.0), ReaderConnection(channels[1], lambda _: None)
@@ -762,7 +764,7 @@ def test_lossless_reader_is_notified_when_its_frames_fill_the_log(dirs: RunDirs)
         channel.close()
 
 
-def test_copy_of_a_stream_has_every_row_since_its_declaration(dirs: RunDirs) -> None:
+def test_a_stream_keeps_every_row_for_the_declared_copy_until_the_copy_has_it(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         stream = gateway.streams.declare(READINGS, readers={"node-n2": True})
         accepted(gateway.streams.publish(stream, [stream.train(batch(3))]))

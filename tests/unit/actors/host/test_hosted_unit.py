@@ -204,7 +204,7 @@ def test_units_saved_by_older_versions_without_a_plan_are_read() -> None:
     assert units_from_json([older]) == [Unit(declared, 0, 1.0, 0.5, Choice(Chain(), declared.plan))]
 
 
-def test_a_sample_taken_during_a_plan_exchange_says_so_and_has_the_new_plan(
+def test_a_sample_taken_during_a_plan_exchange_is_marked_and_has_the_new_plan(
     dirs: RunDirs,
 ) -> None:
     often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"

@@ -255,7 +255,9 @@ def test_ledgers_and_figures_of_a_units_report_are_from_the_same_moment(node: No
     assert seen[-1].figures.results_per_s == 0
 
 
-def test_a_sleeping_unit_repeats_its_report_when_the_host_gets_its_units_again(node: Node) -> None:
+def test_a_sleeping_unit_repeats_its_last_report_when_its_host_receives_its_list_of_units_again(
+    node: Node,
+) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 10))
@@ -319,7 +321,7 @@ def test_shards_of_a_class_divide_its_input_by_key(node: Node) -> None:
 # Tests of queries and declarations that change.
 
 
-def test_a_running_class_answers_an_added_query_and_no_longer_a_removed_query(node: Node) -> None:
+def test_a_query_added_to_a_running_class_is_answered_and_a_removed_query_is_not(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     node.publish(readings(0, 10))

@@ -140,7 +140,7 @@ def test_a_class_switches_to_the_better_plan_and_is_compared_with_its_old_plan(
     assert before == [None, None, Choice(policy_of("hnr")), Choice(policy_of("hnr"))]
 
 
-def test_after_an_exchange_without_room_no_policy_is_tried_with_that_plan(
+def test_a_plan_that_could_not_be_exchanged_for_lack_of_room_is_not_tried_again(
     system: InProcess, clock: Clock
 ) -> None:
     forecast = Forecasts(clock)
@@ -270,7 +270,7 @@ def test_simulating_several_tuples_as_one_keeps_the_number_of_window_ends() -> N
     assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
 
 
-def test_wrong_operator_estimates_of_the_class_make_a_forecast_policy_decide_worse() -> None:
+def test_a_policy_is_forecast_to_do_worse_if_it_decides_by_wrong_operator_estimates() -> None:
     # The class has seen no answer of the expensive query, and so estimates that this query emits more than the cheap query.
     now = replace(class_now("response", unit_now()), settles=False)
     chosen = [policy_of("hr"), policy_of("fcfs")]

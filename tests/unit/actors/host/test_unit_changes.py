@@ -196,7 +196,9 @@ CHANGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("field", [name for name, change in CHANGES.items() if change is not None])
-def test_answers_continue_after_a_change_of_any_field(dirs: RunDirs, field: str, killed: bool) -> None:
+def test_a_class_keeps_answering_after_any_field_of_its_declaration_has_changed(
+    dirs: RunDirs, field: str, killed: bool
+) -> None:
     assert CHANGES.keys() == LiveClass.model_fields.keys()
     before, after = declared(), declared(**{field: CHANGES[field]})
     with opened(dirs, before) as unit:

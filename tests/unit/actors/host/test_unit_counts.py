@@ -23,7 +23,7 @@ TIMES = st.floats(1e-6, 1e4)
 
 
 @given(st.lists(TIMES), st.lists(TIMES, min_size=1).map(sorted))
-def test_the_number_of_answers_within_a_response_time_is_right_to_1_percent_of_that_time(
+def test_counts_of_answers_within_a_response_time_are_exact_to_1_percent_of_the_response_time(
     responses: list[float], bounds: list[float]
 ) -> None:
     statistics = ResponseStatistics()

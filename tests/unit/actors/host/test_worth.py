@@ -119,7 +119,7 @@ def test_recent_utility_and_staleness_forget_answers_after_some_seconds() -> Non
     assert worth.figures.utility["missed"] == RECENT_S / CYCLE_S
 
 
-def test_adding_and_removing_queries_does_not_add_answers() -> None:
+def test_adding_or_removing_a_query_adds_no_answers_to_the_recent_figures() -> None:
     worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH), "r": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     for query in queries.values():

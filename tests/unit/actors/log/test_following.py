@@ -70,7 +70,7 @@ def test_copied_frames_that_arrive_twice_are_stored_once(home: Home) -> None:
     assert described(home.folder) == {"hot": LoggedQuery((("temp", "float64"),), "5eed", 1)}
 
 
-def test_a_host_resumes_from_a_closed_copy(tmp_path: Path) -> None:
+def test_a_host_resumes_from_the_copy_of_a_log_after_the_copy_is_closed(tmp_path: Path) -> None:
     home = Home(tmp_path / "gold")
     home.take({7: snapshot(8)}, {2: 8}, {})
     with pytest.raises(LogTaken):

@@ -300,7 +300,7 @@ def test_log_without_room_for_all_frames_accepts_none(tmp_path: Path) -> None:
     assert log.append_all([([b"one"], 3), ([b"two"], 3)]) == 0
 
 
-def test_log_calls_the_function_forgetting_before_it_forgets_frames(tmp_path: Path) -> None:
+def test_a_log_calls_its_function_forgetting_before_any_frame_is_forgotten(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     firsts: list[int] = []
     log.forgetting = lambda: firsts.append(Reader(tmp_path).first)
@@ -428,7 +428,7 @@ def test_spare_segments_are_deleted_when_they_are_no_longer_needed(
     assert (spares_of(log), log.bytes) == (0, sum(files_of(log.folder).values()))
 
 
-def test_spare_segments_make_room_for_frames(released: SegmentWriter) -> None:
+def test_spare_segments_are_used_up_when_a_log_needs_room_for_frames(released: SegmentWriter) -> None:
     log = released
     release(log, 60)
     assert spares_of(log) > 55

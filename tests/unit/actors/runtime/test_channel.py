@@ -76,7 +76,7 @@ def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> No
     assert [received(theirs) for _ in messages] == messages
 
 
-def test_the_end_of_a_channel_is_read_after_the_last_message_of_the_peer(
+def test_the_reader_of_a_closed_channel_gets_the_last_message_and_then_the_end(
     ends: tuple[Channel, Channel],
 ) -> None:
     ours, theirs = ends
@@ -225,7 +225,9 @@ def test_any_packet_is_decoded_or_refused(packet: bytes) -> None:
 
 
 @given(messages, st.integers(0, 255).filter(lambda version: version != VERSION))
-def test_of_messages_in_another_version_only_refusals_are_decoded(message: Message, version: int) -> None:
+def test_a_refusal_from_another_protocol_version_is_decoded_and_any_other_message_is_not(
+    message: Message, version: int
+) -> None:
     packet = bytes([version]) + encode(message)[1:]
     if isinstance(message, RefusedHost):
         assert decode(packet) == message

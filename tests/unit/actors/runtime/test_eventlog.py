@@ -25,7 +25,7 @@ def times(log: EventLog) -> list[float]:
     return [line[0] for line in lines_of(log.path) if isinstance(line, list)]
 
 
-def test_each_life_of_a_core_has_its_own_private_file(tmp_path: Path) -> None:
+def test_each_start_of_a_core_gets_its_own_private_event_log(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     logs = [EventLog(folder, header(name), ROOMY) for name in ("gold#1", "gold#1", "*", "../up", "gold")]
     assert [log.path.relative_to(folder).as_posix() for log in logs] == [

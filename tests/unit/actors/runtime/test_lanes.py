@@ -11,7 +11,7 @@ from tests.support.checkout import ROOT
 needs_two_cores = pytest.mark.skipif(len(cores_of_process()) < 2, reason="pinning needs at least two cores")
 
 
-def test_the_last_cores_become_lanes_and_the_first_cores_do_other_work() -> None:
+def test_the_last_processors_become_lanes_and_the_first_processors_do_other_work() -> None:
     assert lane_cores(1, {0, 1}) == Cores(lanes=(1,), others=(0,))
     assert lane_cores(2, {6, 2, 4, 0}) == Cores(lanes=(4, 6), others=(0, 2))
 
@@ -24,7 +24,7 @@ def test_the_last_cores_become_lanes_and_the_first_cores_do_other_work() -> None
         (1, set(), "this system cannot pin threads"),
     ],
 )
-def test_without_a_core_for_other_work_no_lane_is_pinned_and_the_reason_is_kept(
+def test_without_a_processor_for_other_work_no_lane_is_pinned_and_the_reason_is_kept(
     lanes: int, available: set[int], why: str
 ) -> None:
     cores = lane_cores(lanes, available)

@@ -155,7 +155,7 @@ def test_an_impossible_event_ends_the_replay_with_the_reason(folder: Path) -> No
     assert life.first.got.startswith("ZeroDivisionError: ")
 
 
-def test_a_lost_message_is_reported(folder: Path) -> None:
+def test_the_replay_reports_a_lost_message_between_cores(folder: Path) -> None:
     log = folder / "load-bronze-1.jsonl"
     lines = lines_of(log)
     heard = [
@@ -218,7 +218,7 @@ def test_a_restored_core_is_replayed_from_its_restored_state(tmp_path: Path) -> 
     assert (capacity.agrees, [life.decisions for life in capacity.lives]) == (True, [3, 0, 3, 3])
 
 
-def test_a_load_manager_is_replayed_from_its_initial_control(tmp_path: Path) -> None:
+def test_the_replay_of_a_load_manager_starts_from_its_recorded_headroom_and_keep(tmp_path: Path) -> None:
     core = LoadManager("gold", LoadSettings(), 0.3, 0.5, 0.5)
     core.control = Control(0.2, 0.5, AlomaBranch.DROP_MORE, 3)
     log = EventLog(tmp_path, header_of("load", "gold", "virtual", core), 1 << 20)
@@ -275,6 +275,6 @@ def test_an_invalid_log_is_refused_with_the_line_number(folder: Path, text: byte
     assert str(refused.value).startswith(f"{log}: {where}")
 
 
-def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
+def test_replaying_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="the folder contains no event log"):
         replay(tmp_path)

@@ -30,7 +30,7 @@ def set_times(patch: pytest.MonkeyPatch, rest_s: float, quiet_looks: int) -> Non
     patch.setattr(idle_throttle, "QUIET_LOOKS", quiet_looks)
 
 
-def test_a_rest_ends_when_work_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resting_thread_wakes_when_work_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that `end` interrupts a rest; otherwise the rest, and this test, would last practically for ever."""
     asked, ended = threading.Event(), threading.Event()
 

@@ -65,7 +65,7 @@ def test_trains_with_different_kept_fractions_are_not_taken_together() -> None:
     assert taken(node, 100) == [([0, 1], [1, 1], 0.5), ([2], [1], 0.25)]
 
 
-def test_a_train_that_only_advances_event_time_is_taken_in_its_order() -> None:
+def test_a_source_takes_a_train_that_only_advances_event_time_in_order_of_arrival() -> None:
     node = source()
     node.enqueue(train(0, 1))
     node.enqueue(progress(7, ()))
@@ -73,7 +73,7 @@ def test_a_train_that_only_advances_event_time_is_taken_in_its_order() -> None:
     assert [len(node.dequeue(100)) for _ in range(3)] == [1, 0, 1]
 
 
-def test_equal_arrivals_of_joined_trains_stay_a_single_value() -> None:
+def test_equal_arrivals_of_trains_taken_together_stay_a_single_value() -> None:
     node = source()
     for first in (0, 1):
         node.enqueue(train(first, 1, arrival=5.0))
@@ -103,7 +103,7 @@ def steps_of(size: int) -> list[tuple[str, int]]:
     return steps
 
 
-def test_joined_streams_are_taken_in_the_order_of_their_full_trains() -> None:
+def test_the_streams_of_a_join_are_taken_in_the_order_of_their_full_trains() -> None:
     assert steps_of(10) == [("s", 10), ("t", 2)] * 6
 
 
@@ -116,7 +116,9 @@ def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() 
     st.lists(st.tuples(st.integers(1, 9), st.sampled_from([1.0, 0.5, 0.1])), min_size=2, max_size=6),
     st.lists(st.integers(1, 12), max_size=4),
 )
-def test_kept_fractions_account_for_dropped_tuples(sizes: list[tuple[int, float]], drops: list[int]) -> None:
+def test_kept_fractions_of_queued_trains_account_for_dropped_tuples(
+    sizes: list[tuple[int, float]], drops: list[int]
+) -> None:
     """Check that the numbers of remaining tuples, divided by the fractions that were kept, add up to the whole input."""
     node = source()
     for size, kept in sizes:

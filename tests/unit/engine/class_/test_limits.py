@@ -109,7 +109,7 @@ def test_a_query_beyond_the_limit_is_refused_and_leaves_no_trace() -> None:
 # -- limit of the number of groups --------------------------------------------------------------------------
 
 
-def test_new_groups_beyond_the_limit_are_refused_and_known_groups_continue() -> None:
+def test_if_the_limit_of_groups_is_reached_new_groups_are_refused_and_known_groups_continue() -> None:
     limited = Class([COUNT], ClassLimits(groups=2))
     limited.offer([1, 2, 3, 4], [7, 9, 5, 7])
     limited.offer([5, 6, 7], [9, 8, 5])
@@ -168,7 +168,7 @@ def test_a_join_refuses_keys_beyond_the_limit() -> None:
 
 
 @pytest.mark.parametrize("query", [MEDIAN, ROWS, JOIN, COUNT])
-def test_state_stays_within_its_limit_and_every_tuple_is_held_or_counted(query: str) -> None:
+def test_full_state_stays_within_its_limit_and_every_refused_tuple_is_counted(query: str) -> None:
     limit = 1 << 20
     limited = Class([query], ClassLimits(state_bytes=limit))
     tuples = 100_000

@@ -6,7 +6,7 @@ from engine.class_.commit_replay import MISMATCHES_KEPT, Mismatches
 from tests.property.test_hosted import Host, drawn
 
 
-def test_of_many_mismatches_of_a_restart_the_first_are_listed_and_the_others_counted() -> None:
+def test_if_a_restart_finds_many_mismatches_the_first_are_listed_and_the_rest_are_counted() -> None:
     found = Mismatches()
     assert not found
     for number in range(MISMATCHES_KEPT):
@@ -18,7 +18,7 @@ def test_of_many_mismatches_of_a_restart_the_first_are_listed_and_the_others_cou
     assert found
 
 
-def test_after_a_restart_some_batches_of_lost_input_are_listed_and_all_are_counted() -> None:
+def test_if_many_batches_are_lost_at_a_restart_some_are_listed_and_all_are_counted() -> None:
     given = drawn(3, 3 * MISMATCHES_KEPT)
     host = Host(given, np.random.default_rng(3))
     host.begin()

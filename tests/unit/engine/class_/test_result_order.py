@@ -209,7 +209,7 @@ def test_answers_do_not_depend_on_the_order_of_windows(policy: str) -> None:
     assert ends[0]["q4"] == [1000 * (second + 1) for second in range(29)]
 
 
-def test_results_of_windows_due_together_leave_query_by_query_as_slices_end() -> None:
+def test_results_of_windows_due_together_are_delivered_query_by_query_at_the_ends_of_slices() -> None:
     one = Class(BUSY, "edf-hr")
     one.run(0, 13)
     twelfth = [(at, query) for at, query in one.came if at >= 12.0]

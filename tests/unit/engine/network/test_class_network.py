@@ -85,7 +85,7 @@ def test_ten_thousand_queries_share_their_operators() -> None:
 # -- estimated selectivities of operators ------------------------------------------------------------------
 
 
-def test_the_selectivity_estimate_of_a_window_stays_steady_between_its_ends() -> None:
+def test_the_selectivity_estimate_of_a_window_stays_steady_between_two_window_ends() -> None:
     run, groups, train_size, trains_per_s = (
         class_of("SELECT k, sum(x) AS s FROM t [RANGE 10 SECONDS] GROUP BY k"),
         5,
@@ -172,7 +172,7 @@ def test_adding_a_query_keeps_the_measurements_of_running_operators() -> None:
     assert [run.runner.scheduled.tuples[place] for place in range(len(before) + 1)] == [*taken, 0]
 
 
-def test_queued_input_reaches_queries_that_were_added_after_it_arrived() -> None:
+def test_queued_input_reaches_queries_that_were_added_after_the_input_arrived() -> None:
     run = class_of("SELECT x FROM t", "SELECT n FROM s")
     run.step(1)
     run.offer("t", [row(0, x=1.0)])

@@ -142,7 +142,7 @@ def test_overdue_lookups_are_answered_with_the_available_rows() -> None:
     assert run.rows("q0")[2:] == [(3, "a", 11)]
 
 
-def test_a_class_resumes_from_its_snapshot() -> None:
+def test_a_class_with_a_lookup_resumes_from_its_snapshot() -> None:
     run, other = class_of(OUTER), class_of(OUTER)
     offer(run, "t", {"at": 1, "k": 1, "n": 10, "g": "ab"})
     offer(run, "s", {"at": 2, "id": 0, "k": 1})

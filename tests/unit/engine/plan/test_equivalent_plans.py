@@ -33,7 +33,7 @@ def network(plan: PlanSettings, *queries: str) -> ClassNetwork:
     return made
 
 
-def test_the_plan_setting_select_first_decides_if_conditions_are_checked_before_or_in_the_join() -> None:
+def test_the_plan_setting_select_first_moves_conditions_from_the_join_to_filters_before_the_join() -> None:
     def names(plan: PlanSettings) -> list[str]:
         return sorted(node.name for node in network(plan, NEAR).nodes)
 

@@ -258,7 +258,7 @@ EXPRESSIONS: dict[str, Expression] = {
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expression_is_typed_and_normalized(text: str) -> None:
+def test_an_expression_is_typed_and_normalized_by_the_planner(text: str) -> None:
     expected = EXPRESSIONS[text]
     assert planned(f"SELECT {text} AS x FROM trades") == Project(
         Scan(TRADES), (expected,), fields(x=expected.type)
@@ -350,7 +350,7 @@ def test_aggregate_over_a_row_window_has_its_type(text: str) -> None:
     assert query.scaled == expected.scaled
 
 
-def test_filtered_aggregate_counts_where_the_condition_holds() -> None:
+def test_count_with_a_filter_clause_is_planned_to_count_only_rows_that_meet_the_condition() -> None:
     sql = "SELECT count(*) FILTER (WHERE ok) AS n FROM trades [ROWS 5]"
     counted = Case(((OK, TRUE),), value(None, BOOLEAN), BOOLEAN)
     projection = Project(Numbered(Scan(TRADES)), (Column(5, INT64), counted), fields(c0=INT64, c1=BOOLEAN), 0)

@@ -97,7 +97,7 @@ def test_a_tuple_that_fails_in_an_inner_query_is_in_no_window(needs: dict[str, s
     assert run.rows("q0") == [(4,)]
 
 
-def test_row_windows_over_the_same_stream_share_numbering_and_filter() -> None:
+def test_row_windows_over_the_same_stream_share_the_numbering_of_rows_and_the_filter() -> None:
     run = class_of(
         "SELECT count(*) AS c FROM t [ROWS 2] WHERE k = 1",
         "SELECT sum(n) AS c FROM t [ROWS 9 SLIDE 3] WHERE k = 1",

@@ -19,7 +19,7 @@ from engine.data.schema import (
 from engine.sql import PlanningError, SqlCatalog, Statement, parse_create_stream, plan_query, split_statements
 
 
-def test_stream_has_columns_watermark_and_lateness() -> None:
+def test_create_stream_is_parsed_into_columns_event_time_and_lateness() -> None:
     sql = "CREATE STREAM s (at timestamp, x float64, WATERMARK FOR at AS at - INTERVAL '5 seconds')"
     schema = Schema((Field("at", TIMESTAMP), Field("x", FLOAT64)))
     assert parse_create_stream(sql) == StreamSchema("s", schema, 0, 5_000_000, 1)
@@ -38,7 +38,7 @@ def test_stream_without_watermark_has_no_event_time() -> None:
     assert parse_create_stream(sql) == StreamSchema("my stream", schema)
 
 
-def test_every_spelling_of_a_type_is_known() -> None:
+def test_every_spelling_of_a_column_type_is_recognised() -> None:
     names = {
         "boolean bool": BOOLEAN,
         "int32 int integer": INT32,

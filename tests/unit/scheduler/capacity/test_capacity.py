@@ -79,7 +79,7 @@ def test_only_classes_with_a_moved_share_get_a_new_headroom() -> None:
     }
 
 
-def test_without_scaling_load_managers_get_only_the_new_share() -> None:
+def test_if_headroom_is_not_scaled_load_managers_receive_only_their_new_share() -> None:
     scaled = factors(redistribute(core(scale_headroom=False), BRONZE_IN_NEED))
     assert scaled == {name: pytest.approx((1.0, share)) for name, share in AFTER_BRONZE_IN_NEED.items()}
 
@@ -112,7 +112,7 @@ def test_a_class_without_reports_keeps_its_share() -> None:
     assert capacity.shares == pytest.approx({"gold": 0.6, "silver": 0.165, "bronze": 0.235})
 
 
-def test_without_any_report_nothing_moves() -> None:
+def test_without_any_usage_report_no_share_moves() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     assert capacity.handle(RedistributionDue(), 0.0) == ()
 
@@ -219,7 +219,7 @@ def terms(**priorities: float) -> ClassesSet:
     return ClassesSet([ClassAccount(name, p, 0.0, 0.0, None) for name, p in priorities.items()])
 
 
-def test_a_new_class_starts_with_its_original_share_and_others_are_scaled() -> None:
+def test_a_new_class_starts_with_its_original_share_and_the_shares_of_other_classes_are_scaled() -> None:
     capacity = core()
     shares, *scaled = capacity.handle(terms(gold=6, silver=3, bronze=1, copper=10), 0.0)
     assert isinstance(shares, SharesChanged)
@@ -267,7 +267,7 @@ def test_setting_the_same_classes_again_changes_nothing() -> None:
     assert capacity.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
 
 
-def test_the_last_class_may_be_replaced_by_another() -> None:
+def test_after_all_classes_are_removed_a_new_class_gets_the_whole_capacity() -> None:
     capacity = core()
     assert capacity.handle(ClassesSet([]), 0.0) == (SharesChanged({}),)
     assert capacity.handle(RedistributionDue(), 1.0) == ()
@@ -368,7 +368,7 @@ def test_a_long_ledger_adds_up_all_removed_classes_under_one_name(monkeypatch: p
 # -- the record of moves of shares ---------------------------------------------------------------------
 
 
-def test_every_move_is_recorded_with_the_usage_behind_it() -> None:
+def test_every_move_of_shares_is_recorded_with_the_usage_that_caused_it() -> None:
     capacity = core()
     redistribute(capacity, {"silver": 0.5, "bronze": 5.0}, at=7.0)
     (move,) = capacity.moves
@@ -376,7 +376,7 @@ def test_every_move_is_recorded_with_the_usage_behind_it() -> None:
     assert (move.after, move.usage) == (capacity.shares, {"gold": None, "silver": 0.5, "bronze": 5.0})
 
 
-def test_a_move_is_described_by_the_shares_before_and_after() -> None:
+def test_a_move_of_shares_is_described_by_the_shares_before_and_after() -> None:
     capacity = core()
     redistribute(capacity, {"silver": 0.5, "bronze": 5.0})
     capacity.handle(ReclaimRequested("silver"), 1.0)
@@ -395,7 +395,7 @@ def test_classes_that_come_and_go_are_recorded() -> None:
     assert capacity.moves[-1].sentence() == expected
 
 
-def test_the_record_keeps_only_the_latest_1000_moves() -> None:
+def test_only_the_latest_1000_moves_of_shares_are_kept() -> None:
     capacity = core()
     for second in range(1005):
         capacity.handle(RedistributionDue(), float(second))

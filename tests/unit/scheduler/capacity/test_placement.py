@@ -58,7 +58,7 @@ def test_each_shard_has_its_own_host_unless_sharing_is_allowed() -> None:
     assert hosts_of(place(TWO[:1], shards)) == {"gold0": "a-0", "silver0": "a-1"}
 
 
-def test_small_classes_share_a_host_up_to_their_number() -> None:
+def test_small_classes_share_a_host_up_to_the_configured_number_of_classes() -> None:
     shards = [shard(f"c{n}", 1) for n in range(8)]
     hosts = hosts_of(place([Node("a", 1)], shards, classes_per_host=3))
     assert [hosts[f"c{n}0"] for n in range(8)] == ["a-0"] * 3 + ["a-1"] * 3 + ["a-2"] * 2
@@ -90,7 +90,7 @@ def test_a_new_host_gets_an_unused_name() -> None:
 # -- relief --------------------------------------------------------------------------------------------
 
 
-def test_the_smallest_shard_that_relieves_the_node_moves_to_the_node_with_most_room() -> None:
+def test_the_smallest_shard_that_relieves_an_overloaded_node_moves_to_the_node_with_most_room() -> None:
     there = [
         shard("gold", on="a", load=1.2),
         shard("silver", on="a", load=0.5),
@@ -100,7 +100,7 @@ def test_the_smallest_shard_that_relieves_the_node_moves_to_the_node_with_most_r
     assert relief(nodes, [*there, shard("copper", on="b", load=0.1)]) == Move(("bronze", 0), "a", "c")
 
 
-def test_if_no_single_shard_relieves_the_node_the_largest_that_fits_elsewhere_moves() -> None:
+def test_if_no_single_shard_relieves_an_overloaded_node_the_largest_that_fits_on_another_node_moves() -> None:
     there = [
         shard(name, on="a", load=load) for name, load in (("gold", 1.7), ("silver", 1.0), ("bronze", 0.5))
     ]

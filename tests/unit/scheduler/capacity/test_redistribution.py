@@ -45,22 +45,22 @@ def test_spare_capacity_goes_to_the_class_in_need_and_what_remains_to_the_highes
     assert_shares(moved, 0.335, 0.165, 0.5)
 
 
-def test_a_returning_lender_gets_its_share_and_what_lower_classes_borrowed() -> None:
+def test_an_overloaded_lender_gets_back_its_share_and_what_lower_classes_borrowed() -> None:
     back = [account("gold", 7.0, 0.335), account("silver", 0.15 / 0.165, 0.165), account("bronze", 1.0, 0.5)]
     assert_shares(redistribute(back), 0.735, 0.165, 0.1)
 
 
-def test_a_lender_that_returns_with_all_others_gets_its_original_share() -> None:
+def test_if_all_classes_are_overloaded_a_lender_gets_back_its_original_share() -> None:
     back = [account("gold", 7.0, 0.335), account("silver", 9.0, 0.165), account("bronze", 9.0, 0.5)]
     assert_shares(redistribute(back), 0.6, 0.3, 0.1)
 
 
-def test_nothing_moves_when_all_classes_are_overloaded_at_their_original_shares() -> None:
+def test_no_share_moves_if_all_classes_are_overloaded_at_their_original_shares() -> None:
     overloaded = [account("gold", 1.2), account("silver", 3.0), account("bronze", 50.0)]
     assert_shares(redistribute(overloaded), 0.6, 0.3, 0.1)
 
 
-def test_nothing_moves_when_no_class_needs_more() -> None:
+def test_no_share_moves_if_no_class_needs_more() -> None:
     assert_shares(
         redistribute([account("gold", 0.1), account("silver", 0.2), account("bronze", 1.0)]), 0.6, 0.3, 0.1
     )
@@ -206,5 +206,5 @@ def test_loans_assign_the_share_that_each_lender_lacks_to_the_borrowers_that_hav
     assert loans == [("a", "c", 0.125), ("a", "d", 0.125), ("b", "d", 0.0625)]
 
 
-def test_there_are_no_loans_at_original_shares() -> None:
+def test_while_all_shares_are_original_there_are_no_loans() -> None:
     assert lent_shares(ORIGINALS, {**ORIGINALS, "gold": 0.6 + 1e-15}) == []

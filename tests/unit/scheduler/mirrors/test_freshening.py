@@ -40,7 +40,7 @@ def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size
         assert worth[~is_refreshed].max() <= found.marginal * (1 + 1e-6)
 
 
-def test_if_the_interest_of_each_object_equals_its_change_rate_frequencies_are_proportional_to_it() -> None:
+def test_if_interests_equal_change_rates_refresh_frequencies_are_proportional_to_the_change_rates() -> None:
     assert refreshes(CHANGES, CHANGES, 5.0).frequencies == pytest.approx(
         [one / 3 for one in CHANGES], rel=1e-9
     )

@@ -119,19 +119,19 @@ def slopes(network: Network, *cost_and_selectivity: tuple[float, float]) -> list
     return chain_slopes(NetworkEstimates(network, estimates(*cost_and_selectivity)))
 
 
-def test_operators_of_one_segment_of_the_lower_envelope_have_the_same_slope() -> None:
+def test_operators_in_one_segment_of_the_envelope_of_the_progress_chart_have_the_same_slope() -> None:
     # After 0, 1, 2 and 6 time units of processing, a tuple takes 1, 0.9, 0.2 and 0 units of memory.
     # Operator b releases memory faster than a, so a and b both have their joint slope: 0.8 of the memory in 2 time units.
     # Operator c has the slope 0.2/4: c takes 20 per tuple, and 0.2 of the tuples reach c.
     assert slopes(CHAIN, (1, 0.9), (1 / 0.9, 2 / 9), (20, 1)) == pytest.approx([0.4, 0.4, 0.05])
 
 
-def test_if_slopes_fall_along_a_chain_each_operator_has_its_own_slope() -> None:
+def test_if_slopes_of_the_progress_chart_fall_along_a_chain_each_operator_has_its_own_slope() -> None:
     # After 0, 1, 2 and 4 time units of processing, a tuple takes 1, 0.5, 0.25 and 0 units of memory.
     assert slopes(CHAIN, (1, 0.5), (2, 0.5), (8, 1)) == pytest.approx([0.5, 0.25, 0.125])
 
 
-def test_an_operator_that_multiplies_tuples_gets_the_slope_of_its_successors() -> None:
+def test_an_operator_that_multiplies_tuples_gets_the_slope_of_the_operators_after_it() -> None:
     # After 0, 1 and 3 time units, a tuple takes 1, 2 and 0 units of memory. Only the second operator releases memory.
     network = Network((ScheduledOperator("a", (1,), source=True), ScheduledOperator("b")))
     assert slopes(network, (1, 2.0), (1, 0.5)) == pytest.approx([1 / 3, 1 / 3])

@@ -39,7 +39,7 @@ def test_a_segment_releases_the_memory_of_the_tuples_it_processes() -> None:
 
 
 # In Figure 4.2a of MavStream's thesis, a projection and a selection before a join form one segment.
-def test_an_operator_that_releases_more_memory_than_the_one_before_joins_its_segment() -> None:
+def test_an_operator_that_releases_more_memory_than_its_predecessor_joins_the_predecessors_segment() -> None:
     project, select, join = ((1,), 1.0, 1.0, 0.8), ((2,), 1.0, 0.5, 0.8), ((), 10.0, 1.0, 1.0)
     assert cut(believed(project, select, join), (0, 1, 2)) == [(1.0, (0, 1)), (0.8, (2,))]
 
@@ -86,7 +86,7 @@ def test_operators_of_a_path_or_segment_run_in_order_from_source_to_end(kind: st
     assert drained(kind, two) == order
 
 
-def test_operators_without_cost_are_picked_too() -> None:
+def test_path_and_segment_policies_pick_operators_without_cost() -> None:
     free = believed(((1, 2), 0.0, 1.0, 1), ((), 0.0, 1.0, 1), ((3,), 0.0, 2.0, 1), ((), 1.0, 1.0, 1))
     for kind in ("path", "segment", "simplified-segment"):
         assert sorted(drained(kind, free)) == [0, 1, 2, 3]

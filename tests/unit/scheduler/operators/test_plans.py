@@ -153,7 +153,7 @@ def test_a_capped_train_is_pushed_through_before_the_next_train() -> None:
     assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1"
 
 
-def test_a_superbox_finishes_a_query_before_another_runs_but_round_robin_does_not() -> None:
+def test_a_superbox_finishes_one_query_before_another_query_runs_but_round_robin_does_not() -> None:
     # The numbers of operators alternate between the two chains, so that round robin changes to the other chain after every operator.
     crosswise = Network(
         tuple(

@@ -127,7 +127,7 @@ def test_between_tuples_that_just_arrived_the_static_priority_decides(
 
 @pytest.mark.parametrize("clusters", [0, 12])
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
-def test_operators_without_cost_or_output_are_picked_too(kind: str, clusters: int) -> None:
+def test_clustered_policies_pick_operators_without_cost_or_output(kind: str, clusters: int) -> None:
     believed = queries((1, 0.0), (0, 1.0), (1, 1.0))
     assert set(drain(policy(kind, believed, clusters, ready="0:0 1:0 2:0"))) == {0, 1, 2}
     assert policy(kind, believed, clusters, ready="0:0 1:0 2:0").pick(10.0) == 1
@@ -161,7 +161,7 @@ def test_round_robin_runs_a_newly_ready_operator_at_its_place_in_the_cycle() -> 
     assert [chosen.pick(0.0) for _ in range(5)] == [2, 3, 0, 1, 2]
 
 
-def test_round_robin_restarts_the_cycle_after_everything_ran() -> None:
+def test_round_robin_restarts_the_cycle_after_all_ready_operators_ran() -> None:
     chosen = policy("rr", queries((1, 1), (1, 1), (1, 1)), ready="1:0")
     assert drain(chosen) == [1]
     chosen.ready(2, 0.0)
@@ -342,7 +342,7 @@ SHARED_ESTIMATES = (Estimate(1, 1), Estimate(1, 1), Estimate(2, 1), Estimate(9, 
         ("max", [0, 1, 2, 3, 4]),
     ],
 )
-def test_a_shared_operator_runs_with_its_tree_before_lower_priorities(
+def test_a_shared_operator_and_the_operators_chosen_to_run_with_it_run_before_lower_priorities(
     sharing: str, expected: list[int]
 ) -> None:
     scheduler = QueryScheduler(SHARED, policy_of(f"hr:sharing={sharing}"), SHARED_ESTIMATES)

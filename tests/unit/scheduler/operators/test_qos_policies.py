@@ -54,7 +54,7 @@ def test_slacks_equal_the_table_of_the_thesis() -> None:
     assert slacks == {"b1": -3, "b2": -2, "b3": -1, "b4": -7, "b5": -6, "b6": -5}
 
 
-def test_fixed_priority_runs_boxes_in_the_order_of_the_thesis() -> None:
+def test_fixed_priority_runs_operators_in_the_order_of_the_thesis() -> None:
     policy = build_policy(policy_of("fixed"), TWO)
     for operator in range(6):
         policy.ready(operator, 0.0)
@@ -93,7 +93,7 @@ def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> N
     ],
 )
 @pytest.mark.parametrize("kind", ["slope-slack", "bucket"])
-def test_the_operator_with_the_largest_loss_of_utility_runs_first_and_then_the_least_slack(
+def test_the_operator_with_the_largest_loss_of_utility_runs_first_and_ties_go_to_the_least_slack(
     kind: str, heads: tuple[float, float], trains: tuple[int, int], first: int
 ) -> None:
     policy = build_policy(policy_of(kind), TWO)

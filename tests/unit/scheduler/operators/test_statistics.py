@@ -61,7 +61,7 @@ def test_operators_are_measured_separately() -> None:
     assert_believed(statistics, (1.0, averaged(0.5, 1.0)), (2.0, 0.25))
 
 
-def test_a_window_that_confirms_the_estimate_changes_nothing() -> None:
+def test_a_measurement_window_that_confirms_the_estimate_changes_nothing() -> None:
     statistics = starting_at(1.0, 0.5)
     statistics.observe(0, WINDOW, WINDOW // 2, 1.0 * WINDOW)
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
@@ -78,12 +78,12 @@ def test_the_third_outlier_in_a_row_and_later_outliers_change_the_estimate() -> 
     assert believed == pytest.approx([1.0, 1.0, third, averaged(third, 5.0)])
 
 
-def test_an_ordinary_window_restarts_the_count_of_outliers_in_a_row() -> None:
+def test_an_ordinary_measurement_window_restarts_the_count_of_outliers_in_a_row() -> None:
     believed = observe_costs(starting_at(1.0, 1.0), 5.0, 5.0, 1.0, 5.0, 5.0)
     assert believed == [1.0] * 5
 
 
-def test_the_selectivity_of_a_window_counts_although_its_cost_is_ignored_as_an_outlier() -> None:
+def test_the_selectivity_of_a_measurement_window_counts_even_if_its_cost_is_an_ignored_outlier() -> None:
     statistics = starting_at(1.0, 1.0)
     statistics.observe(0, WINDOW, 0, 5.0 * WINDOW)
     assert_believed(statistics, (1.0, averaged(1.0, 0.0)))
@@ -140,7 +140,9 @@ def test_the_selectivity_of_an_operator_that_rarely_emits_stays_stable() -> None
     assert believed[-1] == pytest.approx(1 / 50_000, rel=0.5)
 
 
-def test_unexpected_output_of_an_operator_changes_its_selectivity_estimate_early() -> None:
+def test_an_operator_that_emits_unexpectedly_gets_a_new_selectivity_before_its_measurement_window_is_full() -> (
+    None
+):
     statistics = starting_at(1.0, 1e-9)
     for given in (0, 0.5, 0, 1, 0, 0.5):
         assert statistics.estimates[0].selectivity == 1e-9
@@ -149,7 +151,7 @@ def test_unexpected_output_of_an_operator_changes_its_selectivity_estimate_early
     assert statistics.changed
 
 
-def test_a_window_with_expected_output_is_averaged_in_however_large_the_output() -> None:
+def test_if_output_was_expected_the_estimate_stays_unchanged_until_the_measurement_window_is_full() -> None:
     statistics = starting_at(1.0, 1e-3)
     for given in (1, 1, 1, 0, 0, 0, 0, 0, 0):
         statistics.observe(0, 100, given, 100.0)

@@ -277,7 +277,7 @@ def test_no_new_round_begins_while_only_a_class_with_a_busy_host_waits() -> None
     assert turns.rounds == 1
 
 
-def test_a_class_held_up_by_its_host_runs_before_later_turns() -> None:
+def test_a_class_held_up_by_its_host_runs_before_turns_of_a_later_round() -> None:
     turns = one_host("gold", "silver", ready="gold silver bronze")
     ended(turns, "bronze", 5.0, lane=1)
     # Gold comes first in each round, but silver still has to run in the first round.

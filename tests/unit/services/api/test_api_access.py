@@ -130,7 +130,9 @@ def test_revoked_key_is_refused_at_once(api: Api) -> None:
         ({"principal": "x", "scopes": "admin"}, "#/scopes"),
     ],
 )
-def test_invalid_key_is_not_created(api: Api, body: object, pointer: str) -> None:
+def test_request_for_an_invalid_key_is_refused_and_creates_no_key(
+    api: Api, body: object, pointer: str
+) -> None:
     before = api("GET", "/v1/keys").json()
     answer = api("POST", "/v1/keys", body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)

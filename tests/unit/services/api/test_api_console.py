@@ -117,7 +117,7 @@ def test_key_that_only_pushes_rows_cannot_sign_in(api: Api) -> None:
     assert WRITES_ONLY.partition("'")[0] in answer.text
 
 
-def test_too_many_wrong_keys_must_wait(tmp_path: Path) -> None:
+def test_after_too_many_wrong_keys_a_client_must_wait_before_signing_in(tmp_path: Path) -> None:
     with api_over(Home(tmp_path), failures_per_minute=1) as api:
         answers = [api("POST", "/console/sign-in", who=None, data={"key": "weir_no"}) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [401, 429]
@@ -228,7 +228,7 @@ def test_modules_import_existing_files_and_never_parse_text_as_markup() -> None:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), name
 
 
-def test_files_refer_to_no_other_host() -> None:
+def test_console_files_refer_to_no_other_host() -> None:
     for name, text in own_files(".js", ".css", ".html").items():
         addresses = set(re.findall(r"https?://[^\s\"'`]+", text)) - {"http://www.w3.org/2000/svg"}
         assert addresses == set(), name

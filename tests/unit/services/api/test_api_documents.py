@@ -100,13 +100,13 @@ def test_declaration_that_matches_if_none_match_answers_304_without_a_body(api: 
     ]
 
 
-def test_second_delete_answers_404(api: Api) -> None:
+def test_deleting_a_declaration_a_second_time_answers_404(api: Api) -> None:
     answers = [api("DELETE", "/v1/tenants/acme/queries/odd") for _ in range(2)]
     assert [(answer.status_code, answer.content[:1]) for answer in answers] == [(204, b""), (404, b"{")]
     assert api("GET", "/v1/tenants/acme/queries/odd").status_code == 404
 
 
-def test_change_that_does_not_run_in_time_is_saved_with_a_warning(api: Api) -> None:
+def test_a_change_that_does_not_take_effect_in_time_is_saved_with_a_warning(api: Api) -> None:
     enacted = []
 
     def enact() -> bool:
@@ -300,7 +300,7 @@ def test_tenant_applies_only_its_own_queries(api: Api) -> None:
     assert statuses == [200, 403, 404, 404]
 
 
-def test_changes_by_another_process_are_seen(api: Api) -> None:
+def test_the_api_shows_changes_that_another_process_made_in_the_catalog(api: Api) -> None:
     api.service.catalog.apply(documents_of("{kind: Tenant, name: late, priority_class: gold}"), "another")
     api.service.snapshot.refresh()
     assert api("GET", "/v1/tenants/late").status_code == 200
@@ -406,7 +406,7 @@ def test_error_has_the_json_pointer_of_the_wrong_field_in_the_body(
         ("/v1/tenants/", 404),
     ],
 )
-def test_invalid_name_is_refused(api: Api, path: str, status: int) -> None:
+def test_declaration_with_an_invalid_name_is_refused(api: Api, path: str, status: int) -> None:
     assert api("PUT", path, NEW).status_code == status
 
 
@@ -435,7 +435,7 @@ def test_body_is_read_by_its_media_type(api: Api, content: str, media: str, stat
     assert answer.status_code == status, answer.text
 
 
-def test_sql_of_ten_megabytes_is_too_large(api: Api) -> None:
+def test_sql_of_ten_megabytes_is_refused_as_too_large(api: Api) -> None:
     sql = "SELECT * FROM ticks WHERE " + "value = 1 OR " * 800_000
     path = "/v1/tenants/acme/queries/long"
     documents = [{"kind": "Query", "tenant": "acme", "name": "long", "sql": sql}]
@@ -476,7 +476,7 @@ PATHS = st.sampled_from(
 )
 
 
-def test_no_body_causes_a_server_error(api: Api) -> None:
+def test_a_request_with_any_body_never_causes_a_server_error(api: Api) -> None:
     @settings(max_examples=150, deadline=None)
     @given(path=PATHS, body=JSON | st.dictionaries(FIELDS, JSON, max_size=4))
     def holds(path: str, body: object) -> None:
@@ -490,7 +490,7 @@ def test_no_body_causes_a_server_error(api: Api) -> None:
 
 
 @pytest.mark.slow
-def test_routes_work_with_postgresql_and_report_when_it_has_stopped(tmp_path: Path) -> None:
+def test_routes_work_with_postgresql_and_report_when_postgresql_has_stopped(tmp_path: Path) -> None:
     with ExitStack() as database:
         home = Home(tmp_path, database.enter_context(postgresql()))
         with api_over(home) as api:

@@ -248,7 +248,7 @@ def test_quality_of_answers_is_shown_by_query_and_by_class(running: Running) -> 
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_routes_show_nothing_to_keys_without_permission(running: Running, path: str) -> None:
+def test_live_routes_show_nothing_to_keys_without_permission(running: Running, path: str) -> None:
     running.see()
     assert running.ask_with({}, path).status_code == 401
     assert running.ask(path, "feeder").status_code == 403
@@ -262,7 +262,7 @@ def test_routes_show_nothing_to_keys_without_permission(running: Running, path: 
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_routes_answer_503_if_nothing_runs(running: Running, path: str) -> None:
+def test_live_routes_answer_503_if_no_system_runs(running: Running, path: str) -> None:
     running.service.watch = None
     answer = running.ask(path)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
@@ -281,7 +281,7 @@ def test_last_view_is_shown_with_its_age_while_the_coordinator_is_away(running: 
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
 
 
-def test_routes_answer_503_before_the_first_poll(running: Running) -> None:
+def test_live_routes_answer_503_before_the_first_poll_of_the_system(running: Running) -> None:
     running.system.is_away = True
     running.watch.start()
     assert running.ask("/v1/classes").status_code == 503
@@ -320,7 +320,7 @@ def test_ledger_shows_each_fate_by_class_and_stream_and_whether_it_closes(runnin
 # -- explanations of decisions ---------------------------------------------------------------------------------
 
 
-def test_explanation_agrees_with_its_decisions(running: Running) -> None:
+def test_explanation_of_a_class_agrees_with_the_decisions_it_lists(running: Running) -> None:
     for _ in range(20):
         running.system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=90.0)
     running.see()
@@ -527,7 +527,7 @@ def test_class_that_was_given_up_still_has_an_explanation(running: Running) -> N
     assert running.get("/v1/ledger")["given_up"] == ["gold"]
 
 
-def test_class_removed_during_a_request_is_not_running(running: Running) -> None:
+def test_explanation_of_a_class_removed_during_the_request_answers_503(running: Running) -> None:
     running.see()
     running.system.remove("gold")
     assert running.ask("/v1/tenants/gold/explain").status_code == 503

@@ -49,7 +49,7 @@ def planned(api: Api, *documents: dict[str, Any], who: str = "admin", **more: An
     return api("POST", "/v1/plan", {"documents": list(documents)}, who=who, **more)
 
 
-def test_plan_lists_each_class_and_changes_nothing(api: Api) -> None:
+def test_admission_plan_lists_each_class_and_changes_nothing(api: Api) -> None:
     before = api.declared()
     answer = planned(api, QUERY)
     assert (answer.status_code, api.declared()) == (200, before)
@@ -64,7 +64,7 @@ def test_plan_lists_each_class_and_changes_nothing(api: Api) -> None:
     assert found["assumed"][0].startswith("no system runs here")
 
 
-def test_plan_for_a_tenant_shows_only_its_class(api: Api) -> None:
+def test_admission_plan_for_a_tenant_shows_only_its_class(api: Api) -> None:
     api.service.planner = Planner(api.service.catalog, LiveSettings(), Told())
     found = planned(api, QUERY, who="acme").json()
     assert [plan["name"] for plan in found["classes"]] == ["acme"]
@@ -82,7 +82,7 @@ def test_plan_for_a_tenant_shows_only_its_class(api: Api) -> None:
         ("admin", {"kind": "Nonsense"}, 422),
     ],
 )
-def test_plan_requires_the_permission_to_declare(
+def test_admission_plan_requires_the_permission_to_declare(
     api: Api, who: str, document: dict[str, Any], status: int
 ) -> None:
     assert planned(api, document, who=who).status_code == status
@@ -91,28 +91,28 @@ def test_plan_requires_the_permission_to_declare(
 @pytest.mark.parametrize(
     "rate", ["ticks", "ticks:many", ":5", "tick:5", "ticks:-1", "ticks:inf", "ticks:nan"]
 )
-def test_invalid_rate_is_refused(api: Api, rate: str) -> None:
+def test_admission_plan_with_an_invalid_rate_is_refused(api: Api, rate: str) -> None:
     assert planned(api, QUERY, params={"rate": rate}).status_code == 422
 
 
-def test_given_rate_replaces_the_assumed_rate(api: Api) -> None:
+def test_rate_given_by_the_caller_replaces_the_rate_that_the_admission_plan_assumes(api: Api) -> None:
     found = planned(api, QUERY, params={"rate": "Ticks:1e9"}).json()
     assert "stream ticks: 1,000,000,000 rows per second, as given" in found["assumed"]
     assert found["classes"][1]["after"]["drop"] > 0.5
 
 
-def test_plan_without_a_planner_answers_503(tmp_path: Path) -> None:
+def test_request_for_an_admission_plan_without_a_planner_answers_503(tmp_path: Path) -> None:
     with api_over(Home(tmp_path)) as api:
         answer = planned(api, QUERY)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
 
 
-def test_plan_names_its_assumptions_if_the_running_system_does_not_answer(api: Api) -> None:
+def test_admission_plan_names_its_assumptions_if_the_running_system_does_not_answer(api: Api) -> None:
     api.service.planner = Planner(api.service.catalog, LiveSettings(), Told(is_away=True))
     assert planned(api, QUERY).json()["assumed"][0].startswith("the running system does not answer")
 
 
-def test_too_many_plans_at_a_time_are_refused(api: Api) -> None:
+def test_too_many_admission_plans_at_a_time_are_refused(api: Api) -> None:
     planner = Planner(api.service.catalog, LiveSettings())
     api.service.planner = planner
     for _ in range(AT_A_TIME):
@@ -143,14 +143,14 @@ FAILED = "the service could not make a plan"
 
 
 @pytest.mark.parametrize("failing", ["warn"], indirect=True)
-def test_failed_plan_gives_a_warning_and_the_change_is_made(failing: Api) -> None:
+def test_if_the_admission_plan_fails_a_change_is_made_with_a_warning(failing: Api) -> None:
     made = failing("PUT", MORE, QUERY)
     assert (made.status_code, made.headers["Weir-Warning"]) == (201, f"no plan was made: {FAILED}")
     assert failing("GET", MORE).status_code == 200
 
 
 @pytest.mark.parametrize("failing", ["refuse"], indirect=True)
-def test_failed_plan_is_a_problem_if_admission_refuses(failing: Api) -> None:
+def test_with_admission_set_to_refuse_a_failed_admission_plan_refuses_the_change(failing: Api) -> None:
     before = failing.declared()
     for answer in (failing("PUT", MORE, QUERY), planned(failing, QUERY)):
         problem = answer.json()

@@ -73,7 +73,7 @@ def test_rows_are_refused_while_the_system_is_starting(api: Api) -> None:
     )
 
 
-def test_changes_by_other_processes_are_followed(api: Api) -> None:
+def test_running_service_follows_changes_that_other_processes_make_in_the_catalog(api: Api) -> None:
     with Serving(api.service) as serving:
         api.service.catalog.apply(documents_of("{kind: Tenant, name: late, priority_class: gold}"), "another")
         until_s = time.monotonic() + 30
@@ -161,7 +161,7 @@ def test_bytes_that_are_not_http_are_refused(api: Api) -> None:
     assert json.loads(body)["type"] == "urn:weir:problem:malformed"
 
 
-def test_port_in_use_is_reported(api: Api) -> None:
+def test_starting_a_service_on_a_port_in_use_is_reported(api: Api) -> None:
     with Serving(api.service) as serving:
         taken = ServiceSettings(port=urlsplit(serving.url).port)
         another = Serving(Service(api.service.catalog, taken, api.service.snapshot))

@@ -145,7 +145,7 @@ def test_putting_an_equal_declaration_changes_nothing(catalog: Catalog) -> None:
     assert picture(catalog) == before
 
 
-def test_versions_are_never_reused(catalog: Catalog) -> None:
+def test_versions_of_declarations_are_never_reused(catalog: Catalog) -> None:
     silver = document("{kind: Tenant, name: acme, priority_class: silver}").declaration
     first = catalog.get(ACME).version
     second = catalog.put(silver, "ops", version=first).version
@@ -160,7 +160,7 @@ def test_versions_are_never_reused(catalog: Catalog) -> None:
     assert catalog.put(new, "ops").version > third + 1
 
 
-def test_changed_query_stays_before_the_query_that_reads_it(catalog: Catalog) -> None:
+def test_a_changed_query_still_precedes_the_query_that_reads_it(catalog: Catalog) -> None:
     catalog.apply([document("{kind: Query, tenant: acme, name: odd, sql: SELECT value FROM ticks}")], "ops")
     (class_,) = catalog.desired().classes
     assert list(class_.queries) == ["odd", "big"]
@@ -368,7 +368,7 @@ def test_catalog_of_a_newer_version_is_refused(home: Home) -> None:
         Catalog(home)
 
 
-def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
+def test_catalog_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     home = home_of({"WEIR_HOME": str(tmp_path / "home")})
     with closing(Catalog(home)) as catalog:
         catalog.keys.create("ops", ["admin"], "ops")
@@ -456,7 +456,7 @@ def test_revoked_and_expired_keys_are_refused(catalog: Catalog, clock: Clock) ->
     assert [entry.action for entry in catalog.audit(info.ref)] == ["revoked", "created"]
 
 
-def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> None:
+def test_last_use_of_a_key_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> None:
     _, info = catalog.keys.create("ops", ["admin"], "root")
     seen = []
     for now in (1001.0, 1030.0, 1060.9, 1061.0, 1500.0):
@@ -477,7 +477,9 @@ def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> 
         ("ö" * 9, ["admin"], "principal: this is not a valid name (got 'ööööööööö')"),
     ],
 )
-def test_invalid_keys_are_refused(catalog: Catalog, principal: str, scopes: list[str], message: str) -> None:
+def test_keys_with_an_invalid_principal_or_scope_are_refused(
+    catalog: Catalog, principal: str, scopes: list[str], message: str
+) -> None:
     before = picture(catalog)
     with pytest.raises(InvalidInput) as caught:
         catalog.keys.create(principal, scopes, "root")
@@ -519,7 +521,7 @@ def test_full_connection_pool_is_reported_as_unavailable() -> None:
         pass
 
 
-def test_checkpoints_do_not_depend_on_the_folder_a_command_starts_in(
+def test_folders_of_checkpoints_do_not_depend_on_the_folder_in_which_a_command_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, streams = home_of({"WEIR_HOME": str(tmp_path / "home")}), tmp_path / "streams.yaml"

@@ -83,7 +83,7 @@ def picture(catalog: Catalog) -> object:
     )
 
 
-def test_changing_a_copy_leaves_the_original_state_unchanged() -> None:
+def test_changing_a_copy_of_the_catalog_state_leaves_the_original_unchanged() -> None:
     before = CatalogState(
         map(stored, (STREAM.format("s"), TENANT.format("a", "gold"), QUERY.format("a", "q", "s", "")))
     )

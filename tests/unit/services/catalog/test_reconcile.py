@@ -147,7 +147,7 @@ def desired_states(draw: st.DrawFn) -> Desired:
 
 
 @given(st.lists(desired_states(), max_size=5))
-def test_steps_lead_from_any_running_state_to_the_desired_state(wanted: list[Desired]) -> None:
+def test_reconciliation_leads_from_any_running_state_to_the_desired_state(wanted: list[Desired]) -> None:
     now = SystemState()
     for desired in wanted:
         for step in steps(desired, now):
@@ -159,7 +159,7 @@ def test_steps_lead_from_any_running_state_to_the_desired_state(wanted: list[Des
         assert steps(desired, now) == []
 
 
-def test_stream_with_equivalent_sql_needs_no_step() -> None:
+def test_stream_with_equivalent_sql_is_not_declared_again() -> None:
     desired = Desired(0, (), {"s": "CREATE STREAM s (x int64)"}, None, KeyRing())
     now = SystemState(streams={"s": "create stream s (x BIGINT)"}, keys=KeyRing())
     assert steps(desired, now) == []
@@ -196,7 +196,7 @@ def test_system_follows_the_catalog_also_after_a_restart(tmp_path: Path) -> None
             assert again.now == machine.now
 
 
-def test_failed_step_is_reported_and_other_steps_are_performed(tmp_path: Path) -> None:
+def test_failed_change_of_the_system_is_reported_and_other_changes_are_made(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         machine = Machine()
         machine.fails = lambda step: isinstance(step, ApplyClasses)
@@ -210,7 +210,7 @@ def test_failed_step_is_reported_and_other_steps_are_performed(tmp_path: Path) -
             machine.wait(has_classes("a"))
 
 
-def test_classes_start_though_another_step_fails_at_the_start(tmp_path: Path) -> None:
+def test_classes_start_although_another_change_of_the_system_fails_at_the_start(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         catalog.apply(documents_of(DOCUMENTS), "x")
         machine = Machine()

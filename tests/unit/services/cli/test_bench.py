@@ -90,7 +90,7 @@ def test_answers_are_compared_with_the_oracle_file_if_it_exists(folder: Path) ->
     assert report["contestants"]["hand"]["right"] is False
 
 
-def test_both_tables_fit_into_eighty_columns(folder: Path) -> None:
+def test_both_tables_of_the_benchmark_fit_into_eighty_columns(folder: Path) -> None:
     result = bench(folder, "--beside", "hand", columns=80)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()

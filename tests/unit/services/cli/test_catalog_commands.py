@@ -63,7 +63,7 @@ def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
     return file
 
 
-def test_a_file_that_was_applied_shows_no_differences(weir: Terminal) -> None:
+def test_weir_diff_shows_no_differences_for_a_file_that_was_applied(weir: Terminal) -> None:
     file = write(STREAM, TENANT, QUERY)
     code, out, _ = weir("diff", "-f", file)
     assert (code, out.splitlines()[-1].strip()) == (1, "3 to add, 0 to change, 0 to delete")
@@ -89,7 +89,7 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 ]
 
 
-def test_commands_go_to_the_service_of_the_home_so_it_can_refuse_impossible_delay_targets(
+def test_commands_go_through_the_service_of_the_home_which_refuses_impossible_delay_targets(
     here: Terminal, tmp_path: Path
 ) -> None:
     home = Home(tmp_path / "home")

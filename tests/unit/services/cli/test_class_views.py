@@ -195,7 +195,9 @@ def test_query_quality_table_fits_eighty_columns() -> None:
     )
 
 
-def test_a_lossless_class_drops_nothing_even_if_its_load_manager_would() -> None:
+def test_the_class_table_shows_no_drops_of_a_lossless_class_even_if_its_load_manager_decides_to_drop() -> (
+    None
+):
     (view,) = views_of(("gold", seated("gold", replace(BUSY, keep=0.05))))
     assert view.drop == pytest.approx(0.95)
     lossless = replace(view, settings=declared("gold", lossless=True))

@@ -82,7 +82,7 @@ def test_report_and_explanations_go_to_stderr_if_the_output_is_json(weir: Termin
     assert all(" s bronze: load " in sentence and " → " in sentence for sentence in sentences)
 
 
-def test_explanations_follow_the_tables(weir: Terminal) -> None:
+def test_explanations_are_printed_after_the_tables(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--explain", "bronze")
     assert done.out.startswith(weir("sim", "small.yaml").out)
     assert done.out.splitlines()[-1].startswith("3.00 s bronze: load ")
@@ -123,7 +123,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp
     assert printed == [here, here]
 
 
-def test_another_seed_gives_other_figures(weir: Terminal) -> None:
+def test_two_seeds_give_different_figures(weir: Terminal) -> None:
     one, other = (weir("sim", "small.yaml", "-o", "json", "--seed", seed).json for seed in ("7", "8"))
     assert (one["seed"], other["seed"]) == (7, 8)
     assert one["classes"] != other["classes"]
@@ -136,7 +136,7 @@ def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
     assert answer["classes"][0]["offered"] == pytest.approx(75, abs=30)
 
 
-def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
+def test_a_shorter_run_leaves_out_the_faults_after_its_end(weir: Terminal, tmp_path: Path) -> None:
     # With `drain`, a run continues after its last arrival. So the shorter run would still reach the fault at 2 s.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
@@ -297,7 +297,7 @@ def test_a_group_without_a_command_prints_its_help(weir: Terminal, arguments: tu
     assert "results" in done.err or "quality" in done.err
 
 
-def test_version_prints_only_the_version(weir: Terminal) -> None:
+def test_the_option_version_prints_only_the_version(weir: Terminal) -> None:
     assert weir("--version") == Outcome(0, f"weir {version('weir')}\n", "")
 
 
@@ -322,7 +322,7 @@ def test_an_interrupted_run_exits_with_130_and_prints_no_traceback(weir: Termina
 # -- comparisons of several runs ----------------------------------------------------------------------------------
 
 
-def test_compare_gives_each_manager_the_result_of_its_own_run(weir: Terminal) -> None:
+def test_the_option_compare_gives_each_manager_the_same_result_as_a_single_run(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--compare", "-o", "json", "--seconds", "1", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert [one["manager"] for one in done.json] == list(MANAGERS)
@@ -334,7 +334,9 @@ def test_compare_gives_each_manager_the_result_of_its_own_run(weir: Terminal) ->
 
 
 @pytest.mark.slow
-def test_policies_shows_every_policy_and_the_findings_of_the_paper(weir: Terminal, tmp_path: Path) -> None:
+def test_the_option_policies_shows_every_policy_and_the_findings_of_the_paper(
+    weir: Terminal, tmp_path: Path
+) -> None:
     few = "name: few\nextends: sharaf-qos\nseconds: 5\nnetworks: {testbed: {queries: 5}}\n"
     (tmp_path / "few.yaml").write_text(few, encoding="utf-8")
     done = weir("sim", "few.yaml", "--policies")
@@ -408,7 +410,9 @@ def test_a_recorded_run_is_replayed_core_by_core(weir: Terminal) -> None:
     ]
 
 
-def test_a_replay_that_disagrees_prints_the_line_and_fails(weir: Terminal, tmp_path: Path) -> None:
+def test_a_replay_that_disagrees_with_the_recording_prints_the_line_and_fails(
+    weir: Terminal, tmp_path: Path
+) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/turns-node-1.jsonl"
     first, grant, rest = log.read_text("utf-8").split("\n", 2)
@@ -452,7 +456,7 @@ def test_an_incomplete_last_line_of_a_log_is_reported_but_does_not_fail_the_repl
     )
 
 
-def test_a_log_without_a_header_is_refused(weir: Terminal, tmp_path: Path) -> None:
+def test_replaying_a_log_without_a_header_is_refused(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "wrong.jsonl").write_text("{}\n", "utf-8")
     assert weir("sim", "--replay", "wrong.jsonl") == refusal(
         "wrong.jsonl: line 1: the line is not an event-log header of version 1",
@@ -471,7 +475,7 @@ def test_replay_cannot_be_combined_with_options_of_a_run(weir: Terminal, options
     )
 
 
-def test_a_comparison_cannot_be_recorded(weir: Terminal) -> None:
+def test_a_comparison_of_managers_cannot_be_recorded(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--compare", "--record", "events") == refusal(
         "--record works only for a single run",
         "  hint: leave out --compare and --policies",

@@ -57,7 +57,7 @@ def completed(home: Path, *words: str) -> tuple[list[str], list[str]]:
     )
 
 
-def test_version_imports_no_heavy_package(tmp_path: Path) -> None:
+def test_the_option_version_imports_no_heavy_package(tmp_path: Path) -> None:
     printed, heavy = imported(tmp_path, "--version")
     assert (printed[0], heavy) == ("weir", [])
 

@@ -131,7 +131,9 @@ def test_registering_the_same_key_from_the_environment_again_adds_no_second_key(
     assert holder.digest == catalog.keys.digest_of(key.encode())
 
 
-def test_of_several_keys_registered_for_a_principal_only_the_last_two_stay_valid(catalog: Catalog) -> None:
+def test_after_several_keys_are_registered_for_a_principal_only_the_last_two_are_valid(
+    catalog: Catalog,
+) -> None:
     first, second, third = new_key(), new_key(), new_key()
     for key in (first, second, third):
         catalog.keys.adopt(key, "admin", ["admin"], "ops")
@@ -221,7 +223,7 @@ def test_feeds_are_restarted_only_when_they_or_their_endpoints_change(tmp_path: 
     assert service.feeds.seen(0.0) == ()
 
 
-def test_feed_states_are_reported_and_silence_counts_as_stopped() -> None:
+def test_states_of_feeds_are_reported_and_a_feed_without_recent_reports_counts_as_stopped() -> None:
     service = Service(ServiceAnswer(FILE, {}))
     looks(FollowedFeeds(service.ask, service.report, RecordingSpark()), [0, 1])
     assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S / 2)] == [("ticks", "starting")]

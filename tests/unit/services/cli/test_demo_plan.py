@@ -60,7 +60,7 @@ def test_in_the_lending_scenario_a_class_idles_while_another_exceeds_its_share()
     assert loads(SCENARIOS["lending"], 0.5, 100)["class2"][1] == (20, 0.425)
 
 
-def test_under_overload_class_1_stays_below_its_share_and_the_others_split_the_rest() -> None:
+def test_under_overload_class_1_stays_below_its_share_and_the_other_classes_split_the_rest() -> None:
     assert constant(loads(SCENARIOS["overload"], 2.0, 60)) == pytest.approx([0.48, 0.76, 0.76])
 
 

@@ -72,7 +72,7 @@ def test_down_ends_only_the_system_of_its_own_home(
         assert theirs.poll() is None
 
 
-def test_ending_another_system_needs_a_terminal_or_the_option_yes(
+def test_weir_down_with_an_address_needs_a_terminal_for_a_confirmation_or_the_option_yes(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with (Path("/dev/null")).open() as nothing:

@@ -61,7 +61,7 @@ def weir(
         yield planning
 
 
-def test_plan_exits_with_0_if_all_targets_hold_and_with_1_otherwise(weir: Terminal) -> None:
+def test_weir_plan_exits_with_0_if_all_targets_hold_and_otherwise_with_1(weir: Terminal) -> None:
     code, out, err = weir()
     assert (code, err) == (0, "")
     assert "plan: all targets hold" in out
@@ -72,7 +72,7 @@ def test_plan_exits_with_0_if_all_targets_hold_and_with_1_otherwise(weir: Termin
     assert "class late would miss its delay target of 500 ms" in out
 
 
-def test_json_and_yaml_show_the_same_plan(weir: Terminal) -> None:
+def test_json_and_yaml_output_show_the_same_admission_plan(weir: Terminal) -> None:
     printed_plan = json.loads(weir("-o", "json", *FLOOD)[1])
     assert printed_plan == yaml.safe_load(weir("-o", "yaml", *FLOOD)[1])
     assert [(one["name"], one["planned"], one["holds"]) for one in printed_plan["classes"]] == [
@@ -82,14 +82,14 @@ def test_json_and_yaml_show_the_same_plan(weir: Terminal) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["ticks", "ticks=many", "tick=5", "ticks=-1"])
-def test_an_invalid_rate_is_refused(weir: Terminal, wrong: str) -> None:
+def test_weir_plan_refuses_an_invalid_rate(weir: Terminal, wrong: str) -> None:
     code, out, err = weir("--rate", wrong)
     assert (code, out) == (2, "")
     assert "error:" in err
     assert "hint:" in err
 
 
-def test_invalid_documents_are_refused(weir: Terminal) -> None:
+def test_weir_plan_refuses_invalid_documents(weir: Terminal) -> None:
     Path("new.yaml").write_text("{kind: Tenant, name: late, priority_class: goldd}", encoding="utf-8")
     code, out, err = weir()
     assert (code, out) == (2, "")

@@ -118,7 +118,7 @@ def test_answers_are_written_as_parquet(tmp_path: Path, readings: Path) -> None:
         (SQL, ["-i", "readings=notes.txt"], "the file does not have a supported format"),
     ],
 )
-def test_a_mistake_is_reported_before_anything_runs(
+def test_a_mistake_in_sql_or_options_is_reported_before_a_query_runs(
     tmp_path: Path, readings: Path, text: str, arguments: list[str], message: str
 ) -> None:
     given = ["run", written(tmp_path, text), *(arguments or ["-i", f"readings={readings}"])]

@@ -362,7 +362,7 @@ TABLE = "window_start,window_end,n,_seq,_kept\n2026-01-01 00:00:00+00:00,2026-01
 COUNT = "SELECT COUNT(*) AS n FROM clicks [RANGE 1 MINUTE]"
 
 
-def test_answers_come_as_csv(clicks: Path) -> None:
+def test_answers_are_printed_as_csv(clicks: Path) -> None:
     assert run(COUNT, "-i", f"clicks={clicks}", "-o", "csv").stdout == TABLE
 
 

@@ -110,7 +110,7 @@ def test_the_example_of_the_paper_has_the_costs_in_the_paper(weir: Terminal) -> 
     assert 12 * 19 + 3 * 29 + 3 * 29 == 402
 
 
-def test_json_is_one_object_with_groups_and_sub_groups(weir: Terminal) -> None:
+def test_json_output_is_one_object_with_groups_and_sub_groups(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "-o", "json")
     assert (done.code, done.err) == (0, "")
     punctual = {"latency_updates": 0.0, "tardiness": {"mean_ms": 0.0, "max_ms": 0.0}}
@@ -189,7 +189,9 @@ def test_the_comparison_of_a_preset_fits_into_eighty_columns(weir: Terminal) -> 
         assert sum("Golab §" in line for line in lines(done.out)) == findings
 
 
-def test_for_queries_that_share_no_work_only_orders_of_running_them_are_compared(weir: Terminal) -> None:
+def test_for_queries_that_share_no_work_only_the_orders_of_running_queries_are_compared(
+    weir: Terminal,
+) -> None:
     done = weir("sim", "sharaf-tardiness", "--schedules")
     shown = lines(done.out)
     assert [line.split()[0] for line in shown[3:6]] == ["none", "none:order=hr", "none:order=edf-hr"]
@@ -208,7 +210,7 @@ def test_each_schedule_of_a_comparison_has_the_result_of_its_own_run(weir: Termi
     assert {one["settings"]["eager"] for one in done["schedules"]} == {True}
 
 
-def test_json_shows_whether_each_claim_holds(weir: Terminal) -> None:
+def test_json_output_of_a_comparison_shows_whether_each_claim_holds(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "--schedules", "-o", "json").json
     assert list(done) == ["scenario", "kind", "seed", "seconds", "schedules", "claims"]
     assert done["claims"] == [
@@ -271,7 +273,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp
         ((), "example-hybrid-late-off.html"),
     ],
 )
-def test_a_report_page_loads_no_other_file_and_is_always_the_same(
+def test_a_report_page_loads_no_other_file_and_has_the_same_bytes_each_time(
     weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], file: str
 ) -> None:
     alone = weir("sim", "example.yaml", "-o", "json", *arguments)

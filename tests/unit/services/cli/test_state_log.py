@@ -34,7 +34,9 @@ def logged(capsys: pytest.CaptureFixture[str], *states: States, quiet: bool = Fa
     return [line.partition(" ")[2] for line in printed.out.splitlines()], printed.err
 
 
-def test_each_change_prints_one_line_and_no_change_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_is_printed_for_each_change_of_state_and_none_while_the_state_stays_equal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     starting, running = States({"class t": "starting"}), States({"class t": "running"})
     failed = States({"class t": "running"}, [GIVEN_UP])
     lines, errors = logged(capsys, starting, starting, running, running, failed, failed, running, States())
@@ -48,13 +50,17 @@ def test_each_change_prints_one_line_and_no_change_prints_nothing(capsys: pytest
     assert errors == ""
 
 
-def test_quiet_prints_only_problems_and_when_they_are_solved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_quiet_prints_only_problems_and_when_they_are_solved(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     running, failed = States({"class t": "running"}), States({"class t": "running"}, [GIVEN_UP])
     lines, errors = logged(capsys, running, failed, failed, running, running, quiet=True)
     assert (lines, errors) == ([], f"{GIVEN_UP}\nall problems are solved\n")
 
 
-def test_a_problem_of_several_lines_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_text_of_several_lines_is_logged_as_one_line_with_the_time(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     found = looks(States(problems=["a\n  hint: b"]))
     with pytest.raises(Over):
         log_states(lambda: next(found), pause_s=0.0)
@@ -64,7 +70,7 @@ def test_a_problem_of_several_lines_is_one_line_with_its_time(capsys: pytest.Cap
     assert text == "problem: a hint: b"
 
 
-def test_a_feed_restart_is_a_change_and_its_error_is_a_problem() -> None:
+def test_a_restart_of_a_feed_is_logged_as_a_change_and_the_error_of_a_waiting_feed_as_a_problem() -> None:
     running = [FeedProgress("clicks", "running")]
     waiting = [FeedProgress("clicks", "waiting", restarts=1, last_error="no such path")]
     again = [FeedProgress("clicks", "running", restarts=1, last_error="no such path")]

@@ -76,7 +76,7 @@ def test_the_admin_key_is_kept_until_it_is_revoked(home: Home, catalog: Catalog)
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_a_start_is_refused_if_the_file_of_the_admin_key_was_deleted_twice(
+def test_a_start_without_the_admin_key_file_is_refused_if_two_admin_keys_are_already_live(
     home: Home, catalog: Catalog
 ) -> None:
     for _ in range(2):
@@ -91,13 +91,17 @@ def test_a_start_is_refused_if_the_file_of_the_admin_key_was_deleted_twice(
     assert not home.endpoint.exists()
 
 
-def test_a_service_keeps_the_endpoint_file_of_a_later_service(home: Home, catalog: Catalog) -> None:
+def test_a_service_that_ends_keeps_the_endpoint_file_that_a_later_service_wrote(
+    home: Home, catalog: Catalog
+) -> None:
     with served(catalog, home, FREE, "ops"):
         home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
     assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
 
 
-def test_the_home_is_created_if_the_catalog_is_elsewhere(tmp_path: Path, catalog: Catalog) -> None:
+def test_a_start_creates_the_home_folder_if_the_folder_does_not_exist(
+    tmp_path: Path, catalog: Catalog
+) -> None:
     elsewhere = Home(tmp_path / "not" / "there")
     with served(catalog, elsewhere, FREE, "ops"):
         assert status(elsewhere, "/v1/tenants") == 200

@@ -24,5 +24,5 @@ def test_connector_imports_only_pyspark_pyarrow_and_the_standard_library() -> No
     assert len(files) > 1
 
 
-def test_other_imports_are_detected() -> None:
+def test_an_import_of_a_package_that_the_connector_may_not_use_is_found() -> None:
     assert imported("import numpy as np\nfrom configs.errors import WeirError") == {"numpy", "configs"}

@@ -201,7 +201,7 @@ def test_batch_read_cannot_start_at_the_latest_row() -> None:
         {**WRITE, "batchRows": KEY.upper()},
     ],
 )
-def test_a_message_never_shows_a_key(given: dict[str, str]) -> None:
+def test_an_error_message_of_the_connector_never_shows_a_key(given: dict[str, str]) -> None:
     message = error_text(given, "writeStream").lower()
     assert KEY[5:45].lower() not in message
 
@@ -221,7 +221,7 @@ def test_source_checks_options_before_it_makes_a_writer() -> None:
         source.streamWriter(StructType(), False)
 
 
-def test_rows_cannot_be_overwritten() -> None:
+def test_connector_refuses_to_overwrite_rows() -> None:
     for make in (DefaultSource(WRITE).streamWriter, DefaultSource(WRITE).writer):
         with pytest.raises(OptionError, match=r"append.*foreachBatch"):
             make(StructType(), True)

@@ -269,7 +269,7 @@ def oracle(table: pa.Table, first: int, end: int, lap: int) -> list[dict[str, An
     rows=st.integers(0, 200),
     pieces=st.integers(1, 4),
 )
-def test_replayed_rows_match_the_definition(
+def test_replayed_rows_equal_those_of_a_simple_definition_of_the_replay(
     times: list[int | None], first: int, rows: int, pieces: int
 ) -> None:
     table = pa.table({"id": range(len(times)), "ts": pa.array(times, pa.int64()).cast(UTC)})
@@ -512,7 +512,7 @@ def test_changed_arrivals_take_effect_from_the_next_micro_batch(path: str, chang
     assert query.clock.now_us - 3 * SECOND <= min(times_us(tables[1]))
 
 
-def test_changed_files_start_at_their_first_row_after_the_planned_micro_batch(
+def test_after_a_change_of_files_replay_begins_at_their_first_row_after_the_planned_micro_batch(
     path: str, tmp_path: Path
 ) -> None:
     query = Query({"path": path, "rate": "300"})
@@ -549,7 +549,7 @@ def test_checkpoint_without_stored_options_continues_with_the_same_options(path:
     assert query.step(query.reader(), 3.0).num_rows == 300
 
 
-def test_checkpoint_is_refused_if_its_files_have_other_rows(path: str) -> None:
+def test_checkpoint_is_refused_if_the_rows_of_its_files_have_changed(path: str) -> None:
     query = Query({"path": path, "rate": "100"})
     query.step(query.reader(), 1.0)
     pq.write_table(readings(900), path)

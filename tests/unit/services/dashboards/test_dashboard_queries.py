@@ -19,7 +19,7 @@ VALUES = {"$__rate_interval": "5m", "$__range": "1h", "$namespace": ".*", "$rele
 
 
 @needs_promtool
-def test_every_query_parses(tmp_path: Path) -> None:
+def test_promtool_parses_every_dashboard_query(tmp_path: Path) -> None:
     """Write each query as a recording rule, because promtool parses the expressions of rules."""
     program = promtool()
     asked = [(document["uid"], title, expr) for document in DOCUMENTS for title, expr in exprs(document)]

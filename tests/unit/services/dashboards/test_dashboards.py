@@ -379,7 +379,7 @@ def test_panels_stand_side_by_side_while_there_is_room() -> None:
     ]
 
 
-def test_a_row_is_folded_if_it_may_be_empty_in_a_healthy_system() -> None:
+def test_a_row_of_panels_is_folded_if_it_may_be_empty_in_a_healthy_system() -> None:
     folded = {
         one["title"]: [panel["title"] for panel in one["panels"]]
         for document in DOCUMENTS
@@ -395,7 +395,7 @@ def test_a_row_is_folded_if_it_may_be_empty_in_a_healthy_system() -> None:
     assert "Mirrors" in folded
 
 
-def test_the_next_row_begins_right_below_a_folded_row() -> None:
+def test_the_next_row_of_panels_begins_right_below_a_folded_row() -> None:
     ask = (PanelQuery("sum(weir_problems)", "problems"),)
     may_be_empty = Panel("a", "", "short", ask, width=24, height=6, empty_unless="a mirror is declared")
     board = Board(
@@ -435,7 +435,7 @@ def test_the_alert_panels_cover_every_alert_of_the_chart() -> None:
     assert [name for name in names if not re.fullmatch(pattern[1], name)] == []
 
 
-def test_a_panel_that_may_be_empty_says_when() -> None:
+def test_a_panel_that_may_be_empty_says_in_its_description_when_it_is_empty() -> None:
     said = {
         panel.title: panel.description for board in BOARDS for panel in board.panels if panel.empty_unless
     }
@@ -450,7 +450,7 @@ def test_a_panel_that_may_be_empty_says_when() -> None:
     }  # fmt: skip
 
 
-def test_colours_change_at_the_objective_and_lines_mark_the_target() -> None:
+def test_colours_of_panels_change_at_the_service_level_objective_and_lines_mark_the_delay_target() -> None:
     found = {"in time": 0, "of target": 0, "seconds": 0}
     for panel in (panel for board in BOARDS for panel in board.panels if panel.kind != "table"):
         asked = " ".join(query.expr for query in panel.queries)

@@ -71,7 +71,7 @@ def weir(terminal: Terminal) -> Terminal:
     return replace(terminal, begins=("dashboards",))
 
 
-def test_push_lists_what_it_has_done(weir: Terminal, server: Server) -> None:
+def test_dashboards_push_prints_a_list_of_what_it_has_done(weir: Terminal, server: Server) -> None:
     Path("token").write_text(f"{server.token('Admin')}\n", encoding="utf-8")
     options = (
         "push",

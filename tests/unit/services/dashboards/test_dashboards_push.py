@@ -59,7 +59,7 @@ def test_the_first_push_creates_everything_and_the_second_writes_nothing(is_late
     assert chosen == [DATASOURCE_UID] * len(UIDS)
 
 
-def test_a_dry_run_lists_the_same_steps_and_writes_nothing(server: Server) -> None:
+def test_a_dry_run_of_a_push_lists_the_same_steps_as_the_push_and_writes_nothing(server: Server) -> None:
     assert pushed(server, dry_run=True) == ALL_NEW
     assert server.writes == []
 
@@ -223,7 +223,7 @@ def test_an_editor_cannot_push_a_data_source_and_writes_nothing(server: Server) 
     assert state(server) == before
 
 
-def test_steps_are_the_data_source_then_the_folder_then_the_dashboards(server: Server) -> None:
+def test_a_push_writes_the_data_source_then_the_folder_then_the_dashboards(server: Server) -> None:
     with Grafana(server.url, server.token("Admin")) as client:
         steps = push(client, WISH)
     assert [step.kind for step in steps] == ["datasource", "folder", *["dashboard"] * len(UIDS)]

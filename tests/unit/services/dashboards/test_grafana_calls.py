@@ -86,7 +86,7 @@ def test_the_test_server_keeps_the_rules_of_a_real_grafana(
 # -- errors in plain words ----------------------------------------------------------------------------------------
 
 
-def test_temporary_errors_are_retried(server: Server) -> None:
+def test_calls_to_grafana_are_repeated_after_temporary_errors(server: Server) -> None:
     server.first = [(503, b"", {}), (502, b"<html>", {})]
     assert steps(server) == 3
     server.first = [(503, b'{"message": "starting"}', {})] * 3
@@ -121,7 +121,7 @@ def test_a_server_that_is_not_a_grafana_is_reported(reply: Reply) -> None:
     assert str(raised.value) == f"--grafana: {what} (got '{heard.endpoint}'){hint}"
 
 
-def test_a_grafana_below_a_path_is_found() -> None:
+def test_a_grafana_server_whose_address_has_a_path_is_found() -> None:
     health = Reply(body=b'{"database": "ok", "version": "11.2.0"}')
     with replying([health]) as heard, Grafana(f"{heard.endpoint}/deep/grafana/", "glsa_x") as client:
         assert client.version() == "11.2.0"

@@ -154,7 +154,7 @@ def test_results_of_any_panel_kind_are_drawn_in_the_size_of_the_panel(
     assert (pixels != drawn(one, [])).any()
 
 
-def test_a_panel_without_results_says_so() -> None:
+def test_a_panel_without_results_says_that_it_has_no_results() -> None:
     nothing = drawn(panel("timeseries"), [])
     assert not is_blank(nothing)
     assert (nothing == drawn(panel("timeseries"))).all()
@@ -198,7 +198,7 @@ def test_a_page_has_a_picture_per_panel_and_loads_nothing_from_other_hosts() -> 
     assert re.findall(r"https?://", text) == []
 
 
-def test_texts_of_boards_are_escaped() -> None:
+def test_texts_of_dashboards_are_escaped_in_html() -> None:
     text = boards_html([AnsweredPanel(BOARD, ROW, panel("stat"), {"A": [over([1])]})], SPAN)
     assert "B &amp; Co" in text
     assert "What it &lt;is&gt;." in text

@@ -215,12 +215,12 @@ def test_decimals_become_dead_rows_if_the_column_type_cannot_hold_them(values: l
         (pa.nulls(3), "int32"),
     ],
 )
-def test_other_encodings_of_the_same_values_are_accepted(array: pa.Array, target: str) -> None:
+def test_every_arrow_encoding_of_the_same_values_is_accepted(array: pa.Array, target: str) -> None:
     batch = pa.RecordBatch.from_arrays([array], names=["x"])
     assert mapped_rows(f"CREATE STREAM s (x {target})", batch) == ({"x": array.to_pylist()}, [])
 
 
-def test_only_the_rows_of_a_sliced_batch_are_mapped() -> None:
+def test_rows_outside_a_slice_of_a_batch_are_ignored() -> None:
     whole = readings(
         ts=pa.array([None, *range(9)], TIME), sensor=np.arange(10) + 2**31 - 5, temp=np.arange(10) / 2
     )

@@ -36,7 +36,7 @@ def running(**feeds: str) -> Supervisor[str]:
     return supervisor
 
 
-def test_feed_that_cannot_start_leaves_the_others_alone() -> None:
+def test_feed_that_cannot_start_does_not_affect_other_feeds() -> None:
     supervisor = Supervisor[str]()
     assert handled(
         supervisor,
@@ -64,7 +64,7 @@ def test_feed_that_cannot_start_leaves_the_others_alone() -> None:
     ]
 
 
-def test_added_feed_starts_without_touching_the_others() -> None:
+def test_added_feed_starts_without_affecting_running_feeds() -> None:
     supervisor = running(first="f")
     assert supervisor.handle(DeclaredFeeds({"first": "f", "second": "s"}), 1.0) == [Start("second", "s")]
 

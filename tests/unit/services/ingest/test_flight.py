@@ -194,7 +194,7 @@ def test_empty_batch_stays_committed_after_a_restart(door: Door) -> None:
     assert door.client().committed() == 5
 
 
-def test_commit_of_missing_parts_is_refused_and_asks_for_the_whole_batch(door: Door) -> None:
+def test_a_commit_that_names_missing_parts_is_refused_and_asks_for_the_whole_batch(door: Door) -> None:
     client = door.client()
     client.put(plain(1), 0)
     door.restart()
@@ -222,7 +222,7 @@ def test_rows_are_cut_into_frames_of_at_most_100000_rows(door: Door) -> None:
     assert [value for frame in frames for value in frame] == list(range(220_000))
 
 
-def test_clients_can_read_the_schema_of_a_stream_and_send_other_columns_if_a_policy_allows(
+def test_clients_can_read_a_streams_schema_and_send_different_columns_if_the_schema_policy_allows(
     door: Door,
 ) -> None:
     client = door.client()
@@ -355,7 +355,7 @@ def test_only_lossless_readers_with_a_full_log_hold_producers_back(dirs: RunDirs
     door.close()
 
 
-def test_batch_is_to_be_sent_again_when_memory_has_run_out(
+def test_a_client_must_send_a_batch_again_if_the_gateway_has_no_memory_left(
     door: Door, no_room: Callable[[], AbstractContextManager[None]]
 ) -> None:
     client = door.client()

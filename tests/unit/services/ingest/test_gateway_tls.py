@@ -136,7 +136,7 @@ def test_ingest_checks_its_streams_at_a_gateway_with_tls(secured: SecuredGateway
         check_gateway(streams, address)
 
 
-def test_environment_names_the_authorities_and_the_gateways(
+def test_environment_variables_set_the_certificate_authorities_and_server_name_of_gateways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, _ = certificate_in(tmp_path)

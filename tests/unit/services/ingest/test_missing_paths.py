@@ -27,7 +27,7 @@ def warnings_for(format: str, options: str) -> list[str]:
     return missing_paths(document.declaration for document in documents)
 
 
-def test_each_missing_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_missing_path_of_a_feed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "a.json").touch()

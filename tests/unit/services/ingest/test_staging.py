@@ -78,7 +78,7 @@ def test_dropping_a_batch_drops_the_producers_earlier_batches(stream: Stream) ->
     assert staging.status() == {"bytes": 0, "bytes_max": staging.status()["bytes_max"], "batches": 0}
 
 
-def test_part_is_refused_for_good_if_its_batch_alone_exceeds_the_room_and_otherwise_for_now(
+def test_part_is_refused_for_good_if_its_batch_exceeds_all_room_and_only_for_now_if_other_batches_fill_it(
     stream: Stream,
 ) -> None:
     staging = Staging(bytes_max=100_000)
@@ -92,7 +92,7 @@ def test_part_is_refused_for_good_if_its_batch_alone_exceeds_the_room_and_otherw
     put(staging, BatchKey(stream, "q", 1), (0, "a"), 60_000)
 
 
-def test_batch_untouched_for_an_hour_is_dropped_for_a_new_batch(stream: Stream) -> None:
+def test_a_staged_batch_untouched_for_an_hour_is_dropped_to_make_room_for_a_new_batch(stream: Stream) -> None:
     clock = Clock()
     staging = Staging(bytes_max=100_000, clock=clock)
     batches = [BatchKey(stream, name, 1) for name in "pqr"]

@@ -324,7 +324,7 @@ def parsed(data: object = None) -> StreamsFile:
     return parse_model(StreamsFile, yaml.safe_load(VALID) if data is None else data)
 
 
-def test_columns_become_the_same_stream_as_sql() -> None:
+def test_stream_declared_by_columns_equals_the_stream_declared_in_sql() -> None:
     streams = declared(parsed())
     readings = streams["readings"]
     assert readings.schema.names == ("ts", "sensor", "temp")
@@ -378,7 +378,7 @@ FED = ("ticks", "readings", "orders", "lines", "faults", "both")
         ("session/conf", {"spark.driver.memory": "1g"}, []),
     ],
 )
-def test_changing_a_feed_changes_no_other_feed(
+def test_changing_one_feed_leaves_other_feeds_unchanged(
     tmp_path: Path, place: str, value: object, changed_feeds: list[str]
 ) -> None:
     door = GatewayAddress("grpc://127.0.0.1:1", "weir_x")
@@ -491,12 +491,12 @@ PAGE = (ROOT / "docs/ingest.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     "model", [StreamDefinition, SourceSettings, SessionSettings, FedStream, FeedDefinition]
 )
-def test_docs_describe_every_key_of_the_file(model: type[Settings]) -> None:
+def test_docs_describe_every_key_of_the_streams_file(model: type[Settings]) -> None:
     keys = [field.alias or name for name, field in model.model_fields.items()]
     assert [key for key in keys if f"| `{key}` |" not in PAGE] == []
 
 
-def test_example_in_the_docs_is_valid() -> None:
+def test_example_of_a_streams_file_in_the_docs_is_valid() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     streams = parse_model(StreamsFile, parse_yaml(example))
     assert declared(streams).keys() == {"ticks", "readings", "orders", "hot", "alerts"}
@@ -531,7 +531,7 @@ def test_stream_with_other_columns_at_the_gateway_is_refused(
     assert message in str(caught.value)
 
 
-def test_stream_with_another_event_time_at_the_gateway_is_refused() -> None:
+def test_stream_with_another_event_time_column_at_the_gateway_is_refused() -> None:
     ticks = declared(parsed())["ticks"]
     with pytest.raises(InvalidInput, match="the stream at the gateway has another event time"):
         compare("ticks", ticks, ticks.schema.arrow)

@@ -33,7 +33,7 @@ def test_a_request_without_the_right_token_is_refused(given: str | None) -> None
     assert (answer.status_code, b"up 1" in answer.content) == (401, False)
 
 
-def test_other_paths_and_methods_are_refused() -> None:
+def test_exporter_refuses_paths_other_than_metrics_and_methods_other_than_get() -> None:
     with Exporter(lambda: b"up 1\n") as exporter:
         wanted = {"Authorization": f"Bearer {exporter.token}"}
         assert httpx.get(f"http://{exporter.address}/", headers=wanted).status_code == 404

@@ -291,7 +291,7 @@ class ClientCollector(Collector):
                 yield metric
 
 
-def test_the_text_equals_that_of_prometheus_client(metered: Metering) -> None:
+def test_the_metrics_text_equals_the_text_of_the_library_prometheus_client(metered: Metering) -> None:
     big = replace(COUNTED, slices=123_456_789, overrun_s=1e-7, reclaim_s=1e22, queue_work_s=float("inf"))
     cycle(metered, big)
     cycle(metered, big, name="bronze")
@@ -341,7 +341,7 @@ def test_promtool_finds_no_problem_in_the_metrics(metered: Metering) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
-def test_the_metrics_page_matches_the_families() -> None:
+def test_the_metrics_page_matches_the_metric_families_in_the_code() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make metrics`"
 
 

@@ -77,7 +77,7 @@ def test_query_may_be_declared_together_with_the_mirror_it_reads(catalog: Catalo
     assert (catalog.desired().mirrors, list(catalog.desired().streams)) == ({}, ["prices"])
 
 
-def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None:
+def test_stream_that_a_user_declares_for_a_mirror_is_stored_as_written(catalog: Catalog) -> None:
     (stream,) = documents_of(
         "{kind: Stream, name: prices, time: seen_at, columns: {item: string, price: float64,"
         " changed_at: timestamp, seen_at: timestamp}}"
@@ -196,7 +196,7 @@ def test_hidden_password_is_kept_when_the_shown_document_is_applied(catalog: Cat
 # -- polling by the service ----------------------------------------------------------------------------------------
 
 
-def test_failing_mirrors_report_their_problem_and_others_continue(tmp_path: Path) -> None:
+def test_failing_mirrors_report_their_problems_and_other_mirrors_continue(tmp_path: Path) -> None:
     door = Told()
     with object_store(a={"price": 1}) as store, Mirrors(door) as mirrors:
         origin = f"FROM HTTP '{store.url}{{key}}' BANDWIDTH 100 PER SECOND KEYS "

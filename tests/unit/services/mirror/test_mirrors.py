@@ -140,7 +140,7 @@ def test_object_that_cannot_be_fetched_is_reported_and_other_objects_are_fetched
 
 
 @pytest.mark.parametrize("key", ["drip", "slow"])
-def test_poll_of_a_slow_answer_times_out(key: str) -> None:
+def test_poll_of_an_object_times_out_if_the_answer_is_slow(key: str) -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}", look_s=0.3)
         assert objects.fetch("a").row == {"item": "a", "price": 1}
@@ -279,7 +279,7 @@ def test_rows_wait_while_publishing_fails_and_are_published_once() -> None:
     assert published.batches == ["test-0"]
 
 
-def test_last_problem_names_the_object_and_its_value() -> None:
+def test_last_problem_of_a_mirror_names_the_object_and_the_invalid_value() -> None:
     with object_store() as store, polling(prices(store, "KEYS ('text')"), Published()) as found:
         while found.progress().statistics.failing < 1 or not found.progress().last_problem:
             threading.Event().wait(0.01)
@@ -330,7 +330,7 @@ def test_failed_publishing_is_reported_and_retried() -> None:
             published.until(lambda: bool(published.rows))
 
 
-def test_repeat_every_publishes_unchanged_objects_again() -> None:
+def test_a_mirror_with_repeat_every_publishes_unchanged_objects_again() -> None:
     with object_store(a={"price": 1}) as store:
         published = Published()
         with polling(prices(store, "KEYS ('a')", "REPEAT EVERY 0.05 SECONDS"), published) as found:
@@ -475,7 +475,7 @@ def test_rows_of_a_table_are_polled_as_objects(database: Path) -> None:
     objects.close()
 
 
-def test_changed_rows_are_published(database: Path) -> None:
+def test_changed_rows_of_a_table_are_published_to_the_stream_of_the_mirror(database: Path) -> None:
     published = Published()
     with polling(stock(f"sqlite:///{database}"), published):
         published.until(lambda: len(published.rows) == 2)

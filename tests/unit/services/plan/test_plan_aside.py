@@ -29,7 +29,7 @@ def aside() -> Iterator[Aside]:
         yield found
 
 
-def test_the_worker_process_makes_the_same_plan_as_the_calling_process(aside: Aside) -> None:
+def test_the_worker_process_makes_the_same_admission_plan_as_the_calling_process(aside: Aside) -> None:
     assert aside.pid is None
     assert aside.plan(SITUATION) == plan(SITUATION)
     assert aside.pid not in (None, os.getpid())
@@ -44,14 +44,14 @@ def test_a_killed_worker_process_is_replaced(aside: Aside) -> None:
     assert aside.pid not in (None, killed)
 
 
-def test_a_failed_plan_raises_and_the_next_plan_is_made(aside: Aside) -> None:
+def test_an_error_in_an_admission_plan_is_raised_and_the_next_plan_is_made(aside: Aside) -> None:
     broken = Situation(0, LiveSettings(), (), (NEW,))
     with pytest.raises(RuntimeError, match="lanes"):
         aside.plan(broken)
     assert aside.plan(SITUATION) == plan(SITUATION)
 
 
-def test_stopping_ends_the_worker_process(aside: Aside) -> None:
+def test_stopping_the_planner_ends_its_worker_process(aside: Aside) -> None:
     aside.plan(SITUATION)
     pid = aside.pid
     aside.stop()
@@ -60,7 +60,7 @@ def test_stopping_ends_the_worker_process(aside: Aside) -> None:
     aside.stop()
 
 
-def test_stopping_does_not_wait_for_a_plan(aside: Aside) -> None:
+def test_stopping_the_planner_does_not_wait_for_an_unfinished_plan(aside: Aside) -> None:
     aside.plan(SITUATION)
     pid = aside.pid
     assert pid is not None
@@ -75,7 +75,7 @@ def test_stopping_does_not_wait_for_a_plan(aside: Aside) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_no_worker_process_is_started_after_stopping(aside: Aside) -> None:
+def test_a_stopped_planner_starts_no_worker_process(aside: Aside) -> None:
     aside.stop()
     with pytest.raises(SourceAway, match="the service makes no more plans, because it is stopping"):
         aside.plan(SITUATION)

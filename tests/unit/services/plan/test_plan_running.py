@@ -68,7 +68,7 @@ def test_rates_and_loads_cover_the_last_seconds(
     )
 
 
-def test_an_idle_system_is_not_called(
+def test_while_no_rows_arrive_the_running_system_is_not_asked_for_counts(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
     add_input(system, clock, 1.0, readings=10)
@@ -88,7 +88,7 @@ def test_an_idle_system_is_not_called(
     assert system.counts == asked + 1
 
 
-def test_a_plan_measures_rates_without_waiting_if_no_row_has_come_for_long(
+def test_rates_are_measured_without_waiting_if_no_row_has_come_for_a_long_time(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
     add_input(system, clock, 1.0, readings=10)
@@ -122,7 +122,7 @@ def test_rows_from_long_ago_do_not_count_in_the_present_rate(clock: Clock) -> No
     assert measured.measured(NO_CLASSES).rates == {"unread": Rate(100 / LEAST_S, LEAST_S)}
 
 
-def test_measuring_fails_while_the_system_does_not_answer(
+def test_measuring_rates_fails_while_the_system_does_not_answer(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
     watch.look()
@@ -137,7 +137,7 @@ def test_measuring_fails_while_the_system_does_not_answer(
     assert list(measured.measured(NO_CLASSES).classes) == ["gold", "silver"]
 
 
-def test_the_thread_counts_rows_until_it_is_stopped() -> None:
+def test_the_thread_that_measures_rates_ends_when_it_is_stopped() -> None:
     asked = threading.Event()
 
     class Heard(InProcess):

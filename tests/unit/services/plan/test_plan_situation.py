@@ -124,7 +124,7 @@ def test_operator_costs_are_scaled_to_the_measured_load_of_the_class() -> None:
     assert given.rate * (given.tuple_s + given.call_s / train) == pytest.approx(1.5 * believed)
 
 
-def test_a_class_with_unknown_operators_is_planned_from_its_load() -> None:
+def test_a_class_with_unknown_operators_enters_the_admission_plan_with_its_measured_load() -> None:
     seen = SystemMeasurement(1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(0.25)})
     (given,) = planned(NEW % "Ticks", seen).running[0].inputs
     assert given.rate * given.tuple_s == pytest.approx(0.25)
@@ -132,18 +132,18 @@ def test_a_class_with_unknown_operators_is_planned_from_its_load() -> None:
     assert planned(NEW % "Ticks", asleep).running[0].rate == 0
 
 
-def test_tenants_of_a_changed_priority_class_are_planned() -> None:
+def test_tenants_of_a_changed_priority_class_are_part_of_the_admission_plan() -> None:
     found = planned("{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 100}")
     assert [(one.name, one.declared.delay_target_ms) for one in found.planned] == [("old", 100)]
 
 
-def test_a_tenant_without_queries_is_planned_without_input() -> None:
+def test_a_tenant_without_queries_enters_the_admission_plan_without_input() -> None:
     found = planned("{kind: Tenant, name: new, priority_class: gold}")
     assert [(one.name, one.inputs) for one in found.planned] == [("new", ())]
     assert [one.name for one in found.after()] == ["old", "new"]
 
 
-def test_the_plan_adds_the_rates_of_streams_that_a_query_joins() -> None:
+def test_the_admission_plan_adds_the_rates_of_streams_that_a_query_joins() -> None:
     sql = "Ticks AS a JOIN hot AS b ON a.value = b.value AND b.ts BETWEEN a.ts - INTERVAL 1 SECOND AND a.ts"
     (given,) = planned(NEW.replace("SELECT *", "SELECT a.value") % sql).planned[0].inputs
     assert given.rate == 600.0

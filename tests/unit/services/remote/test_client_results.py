@@ -305,7 +305,7 @@ def test_answers_are_printed_in_every_format(answering: Answering, weir_command:
     ]
 
 
-def test_options_limit_tail_and_after_choose_the_answers(
+def test_options_limit_tail_and_after_choose_which_answers_are_shown(
     answering: Answering, weir_command: WeirCommand
 ) -> None:
     answering.publish(100)
@@ -327,7 +327,7 @@ def test_options_limit_tail_and_after_choose_the_answers(
     )
 
 
-def test_csv_has_all_digits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_output_has_all_digits_of_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     Csv().write(["d"], [{"d": 123456789012.5}, {"d": 0.1 + 0.2}, {"d": None}])
     assert capsys.readouterr().out.splitlines() == ["d", "123456789012.5", "0.30000000000000004", '""']
 

@@ -59,7 +59,7 @@ def test_applied_declarations_are_listed(weir: Served) -> None:
         assert client.get("stream", "ticks").declaration == STREAM
 
 
-def test_diff_lists_the_changed_fields(weir: Served) -> None:
+def test_client_diff_lists_the_changed_fields(weir: Served) -> None:
     lower = TENANT.model_copy(update={"priority_class": "bronze"})
     with weir.client() as client:
         client.apply(ALL)
@@ -86,7 +86,7 @@ def test_documents_may_be_plain_dicts(weir: Served) -> None:
                 client.put(wrong)  # type: ignore[arg-type]  # the wrong type is what is tested
 
 
-def test_listing_reads_all_pages(weir: Served) -> None:
+def test_listing_declarations_reads_all_pages(weir: Served) -> None:
     many = [
         PriorityClassDeclaration(kind="PriorityClass", name=f"c{n}", priority=1, delay_target_ms=1)
         for n in range(1, 1050)

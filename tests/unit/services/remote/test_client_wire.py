@@ -47,14 +47,14 @@ def client(server: Heard) -> Client:
 
 
 @pytest.mark.parametrize("refusals", [[BUSY], [AWAY, BUSY], [BROKEN], [HALF, AWAY], [BUSY] * 4])
-def test_reading_is_retried_after_temporary_failures(refusals: list[Reply]) -> None:
+def test_a_read_request_is_repeated_after_temporary_failures(refusals: list[Reply]) -> None:
     with replying([*refusals, EMPTY]) as server, client(server) as weir:
         assert weir.all("Tenant") == []
     assert server.paths == ["GET /v1/tenants?limit=1000"] * (len(refusals) + 1)
 
 
 @pytest.mark.parametrize("refusal", [BUSY, AWAY, BROKEN])
-def test_reading_fails_after_five_tries(refusal: Reply) -> None:
+def test_a_read_request_fails_after_five_tries(refusal: Reply) -> None:
     with replying([refusal] * 6) as server, client(server) as weir, pytest.raises(Away):
         weir.all("Tenant")
     assert len(server.requests) == 5
@@ -259,7 +259,7 @@ def test_key_is_sent_to_the_service_and_never_logged(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü?#%"])
-def test_name_cannot_address_another_route(name: str) -> None:
+def test_no_name_of_a_declaration_can_address_another_route(name: str) -> None:
     missing = Reply.problem(404, "not-found")
     with replying([missing]) as server, client(server) as weir, pytest.raises(InvalidInput):
         weir.get("tenant", name)

@@ -160,7 +160,7 @@ def test_pages_continue_where_the_previous_page_ended(reading: Reading, log: Cla
     }
 
 
-def test_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> None:
+def test_a_request_with_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> None:
     for size in (10, 3000, 7):
         log.commit(size)
     last = reading.page(tail=20)
@@ -171,7 +171,7 @@ def test_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> Non
     assert reading.page(after=last["next"])["rows"] == rows(3017, 3019)
 
 
-def test_tail_returns_at_most_the_kept_rows(reading: Reading) -> None:
+def test_a_request_with_tail_returns_no_more_rows_than_the_log_has_kept(reading: Reading) -> None:
     with opened(reading.dirs, bytes_max=64 * KIB) as log:
         for _ in range(200):
             log.commit(50)
@@ -180,7 +180,7 @@ def test_tail_returns_at_most_the_kept_rows(reading: Reading) -> None:
         assert reading.page(tail=1_000_000, limit=100_000)["rows"] == rows(oldest, 10_000)
 
 
-def test_tail_is_divided_among_shards_and_what_a_small_shard_lacks_comes_from_a_large_one(
+def test_if_a_shard_has_fewer_rows_than_its_part_of_tail_a_larger_shard_gives_the_missing_rows(
     reading: Reading,
 ) -> None:
     with opened(reading.dirs, "gold#0") as small, opened(reading.dirs, "gold#1") as large:
@@ -257,7 +257,9 @@ def test_replaced_query_is_read_from_its_beginning(reading: Reading, log: ClassL
     assert "restarted" not in reading.page(after="5")
 
 
-def test_arrow_answer_has_the_same_rows(reading: Reading, log: ClassLog) -> None:
+def test_answers_read_as_arrow_have_the_same_rows_as_answers_read_as_json(
+    reading: Reading, log: ClassLog
+) -> None:
     log.commit(20)
     log.commit(5)
     answer = reading.http.get(RESULTS, params={"after": "4"}, headers={"Accept": ARROW})
@@ -337,7 +339,7 @@ def test_restarted_class_is_read_from_its_beginning(reading: Reading) -> None:
         assert reading.page(after=before)["rows"] == rows(0, 15)
 
 
-def test_flight_locations_are_listed_per_unit(reading: Reading, log: ClassLog) -> None:
+def test_flight_locations_of_answers_are_listed_per_unit(reading: Reading, log: ClassLog) -> None:
     reading.dirs.endpoint.write_text("grpc://127.0.0.1:5", encoding="utf-8")
     log.commit(5)
     assert reading.get(f"{RESULTS}/flight").json() == {
@@ -517,7 +519,7 @@ def test_number_of_waiting_readers_per_key_is_limited(reading: Reading, log: Cla
         threading.Event().wait(0.001)
 
 
-def test_results_service_frees_its_topics_and_units_when_the_last_reader_leaves(
+def test_the_service_frees_the_memory_of_a_query_when_the_last_reader_of_its_answers_leaves(
     reading: Reading, log: ClassLog
 ) -> None:
     log.commit(3)

@@ -98,7 +98,9 @@ def test_reader_is_woken_by_an_announcement(dirs: RunDirs, log: ClassLog, unpoll
     assert [event.count(b"_seq") for event in received] == [2] * 20
 
 
-def test_waiting_page_is_woken_by_an_announcement(dirs: RunDirs, log: ClassLog, unpolled: None) -> None:
+def test_a_request_that_waits_for_a_page_of_answers_is_woken_by_an_announcement(
+    dirs: RunDirs, log: ClassLog, unpolled: None
+) -> None:
     async def read(host: Channel) -> int:
         results = Results(LocalPlaces(dirs))
         page = asyncio.create_task(results.page(ASKED, None, 10, wait_s=NEVER_S))
@@ -144,7 +146,7 @@ def test_logs_are_polled_while_the_gateway_is_away(
     assert [event.count(b"_seq") for event in asyncio.run(read())] == [1, 2, 3]
 
 
-def test_growth_of_a_class_is_announced_once_until_its_reader_asks_again(dirs: RunDirs) -> None:
+def test_new_answers_of_a_class_are_announced_once_until_its_reader_asks_again(dirs: RunDirs) -> None:
     async def read(host: Channel) -> None:
         async with following(AnswersPlace("gold", dirs), AnswersPlace("jade#1", dirs)) as growth:
             for unit, number in (("silver", 4), ("jade#0", 1), ("gold", 1)):
@@ -173,7 +175,9 @@ def test_class_with_a_restarted_log_is_announced(dirs: RunDirs) -> None:
         asyncio.run(read(host))
 
 
-def test_classes_of_a_lost_gateway_count_as_grown(dirs: RunDirs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_gateway_is_lost_all_its_classes_are_announced_to_readers(
+    dirs: RunDirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(growth_module, "RETRY_S", 0.0)
     place = AnswersPlace("gold", dirs)
 

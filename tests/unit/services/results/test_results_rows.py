@@ -225,7 +225,7 @@ def test_body_that_cannot_be_read_as_rows_is_refused_and_publishes_nothing(
     assert pushing.published() == []
 
 
-def test_lines_end_only_at_newlines() -> None:
+def test_lines_of_pushed_rows_end_only_at_newline_characters() -> None:
     stream = parse_create_stream("CREATE STREAM plain (x int64)")
     assert from_lines(stream, b"1\r" * 5).rejected == {"not JSON": 1}
     assert from_lines(stream, b'{"x":1}\r\n{"x":2}\r\n').rows == 2

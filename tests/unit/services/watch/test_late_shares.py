@@ -32,7 +32,7 @@ def view(figures: Figures) -> ClassView:
     return ClassView(declared, 1.0, 1.0, 0.0, 0.0, figures, 1, False, condition=condition)
 
 
-def test_only_the_last_minute_of_input_counts() -> None:
+def test_the_late_part_of_the_input_counts_only_the_last_minute() -> None:
     shares = LateShares()
     # Rows of the first report arrived before the measurement began.
     assert shares.end_cycle(0.0, ledgers(900, 100)) == {}

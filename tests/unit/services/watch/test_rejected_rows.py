@@ -58,7 +58,7 @@ def test_rows_rejected_before_the_first_poll_are_counted_but_are_no_problem() ->
     assert (intake.rejected, intake.rejected_now, intake.last_reason) == (150, 0.0, NO_TIME)
 
 
-def test_the_problem_stays_without_input_and_ends_with_accepted_rows() -> None:
+def test_the_problem_of_rejected_rows_stays_without_input_and_ends_when_rows_are_accepted() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(1000)])
     intakes.note(5.0, [report(1010, no_time=30)])
@@ -68,7 +68,7 @@ def test_the_problem_stays_without_input_and_ends_with_accepted_rows() -> None:
     assert intakes.by_stream["readings"].rejected_now == 0.0
 
 
-def test_the_last_reason_is_that_of_the_latest_rejected_rows() -> None:
+def test_the_last_reason_shown_is_the_reason_of_the_latest_rejected_rows() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(0, no_time=150)])
     intakes.note(5.0, [report(0, no_time=150, no_fit=1)])

@@ -139,7 +139,7 @@ def test_a_held_back_class_is_advised_to_set_max_drop_or_max_age_ms_unless_lossl
 HOLDING: dict[str, dict[str, Any]] = {"small": {"max_drop": 0.05}, "lossless": {"lossless": True}}
 
 
-def test_a_lossless_class_never_sheds() -> None:
+def test_a_lossless_class_is_never_shown_as_shedding() -> None:
     assert of(replace(WELL, keep=0.5), declared("t", lossless=True))[0] == "within target"
 
 

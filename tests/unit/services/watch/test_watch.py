@@ -87,7 +87,9 @@ def test_readers_that_ask_at_the_same_time_share_one_poll(
     assert system.looks - looks <= 2
 
 
-def test_a_fresh_view_is_returned_again(system: InProcess, watch: Watch, clock: Clock) -> None:
+def test_a_view_that_is_fresh_enough_is_returned_again_without_a_poll(
+    system: InProcess, watch: Watch, clock: Clock
+) -> None:
     before, looks = watch.view(), system.looks
     clock.now += 0.2
     assert watch.view() is before
@@ -110,7 +112,7 @@ def test_the_last_view_is_returned_while_the_coordinator_is_away(
     assert watch.problem == ""
 
 
-def test_the_command_ends_if_the_system_is_away_too_long_or_has_ended(
+def test_a_command_that_watches_a_system_ends_if_the_system_is_away_too_long_or_has_ended(
     system: InProcess, watch: Watch, clock: Clock
 ) -> None:
     watch.view()
@@ -144,7 +146,7 @@ class NoCoordinator:
         raise NoSuchActor("the running system has no actor coordinator now")
 
 
-def test_error_messages_of_ray_are_replaced() -> None:
+def test_error_messages_of_ray_are_replaced_by_messages_of_weir() -> None:
     with pytest.raises(SourceAway) as caught:
         RunningSystem(NoCoordinator()).look(None)  # type: ignore[arg-type]  # it has all attributes that are used
     assert (caught.value.title, caught.value.hint) == (
@@ -182,7 +184,9 @@ def test_the_watch_keeps_polling_after_an_unexpected_error(clock: Clock) -> None
         assert watch.problem == ""
 
 
-def test_a_view_before_the_first_answer_of_the_system_is_an_error(system: InProcess, clock: Clock) -> None:
+def test_asking_for_a_view_before_the_first_answer_of_the_system_is_an_error(
+    system: InProcess, clock: Clock
+) -> None:
     system.is_away = True
     with Watch(system, clock=clock) as watch, pytest.raises(SourceAway, match="has not answered yet"):
         watch.view()
@@ -374,7 +378,7 @@ def test_the_ledger_has_an_account_per_class_and_stream(system: InProcess) -> No
     assert accounts(system.world.plane.status(), ["silver"]) == []
 
 
-def test_the_account_of_a_stream_no_longer_read_is_marked_as_ended() -> None:
+def test_the_account_of_a_stream_that_a_class_no_longer_reads_is_marked_as_ended() -> None:
     system = InProcess().declare(declared("gold"))
     status = system.world.plane.status()
     unit = with_account(status, "gold", TupleLedger(10, 5), 5)
