@@ -36,7 +36,7 @@ BATCHES = 1000
 RESULT_ROWS = (1, 2, 4, 8, 16, 32, 64, 100, 300, 500, 1000)
 LOG_BYTES = 128 << 20
 IDLE_S = 2.0
-# Number of frames that the reader releases together. A class also releases frames in groups, with its snapshots.
+# Number of frames that the reader allows the log to delete at once. A class does the same after each snapshot of its state.
 RELEASED_EVERY = 64
 
 

@@ -306,7 +306,7 @@ class LoadManager:
         if cycle.worked_s is None or cycle.cycle_s <= LEAST_CYCLE_S:
             return
         if self._served is not None:
-            # The average is updated even after shedding has shortened the queue: a shorter queue does not mean more capacity.
+            # The average of the capacity that the class gets is updated even if shedding has shortened the queue.
             self._served += RATE_ALPHA * (cycle.worked_s / cycle.cycle_s - self._served)
         elif self._is_full(cycle):
             self._full.append((cycle.worked_s, cycle.cycle_s))

@@ -70,7 +70,7 @@ class Feeder:
         theirs.close()
 
     def offer(self, plan: Mapping[str, StepArrivals] | None) -> OfferedTuples:
-        """Begin to replay at the rates of this schedule, or at full speed if there is no schedule; return the counts up to now."""
+        """Replay the files at the planned rates from now on, or at full speed without a plan. Return how many tuples were offered before."""
         return self._asked(("offer", plan))
 
     def offered(self) -> OfferedTuples:

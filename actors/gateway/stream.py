@@ -75,7 +75,7 @@ class Stream:
         self.readers: dict[str, ReaderPosition] = {}
         # Start positions of the readers that the coordinator expects. None means that the reader has already released later frames.
         self.expected: dict[str, Expected | None] = {}
-        self.armed: set[str] = set()  # Readers that wait for News
+        self.armed: set[str] = set()  # Readers that wait for a `News` message about new frames
         self.origin: str | None = None  # Node from which the stream is copied; None if the stream is no copy
         self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE

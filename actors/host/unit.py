@@ -256,7 +256,7 @@ class HostedUnit:
         self.snapshots.save(self.used_s, self.inbox.bytes_in, self._cpu)
 
     def close(self, at_rest: bool) -> int:
-        """Close the unit and return the next frame number of its log. If `at_rest`, first write a last snapshot, also to the log."""
+        """Close the unit and return the number of the next frame of its log. If `at_rest`, write a final snapshot first."""
         try:
             if at_rest and not self.hosted.repeating:
                 state = self.commits.settled_state()

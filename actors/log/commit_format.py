@@ -65,7 +65,8 @@ _COMMIT = Struct("=BBxxIIII")
 # Fields of a snapshot: version, kind, first frame after the state, bytes of the state.
 _SNAPSHOT = Struct("=BB6xQQ")
 _STEP = Struct("=BxxxIq")  # Fields of a step: kind, bytes of the name, a number
-# Further fields of an Opened step: offered, shed, rejected and failed tuples, rows up to the batch, kept fraction, bytes of the mask.
+# Further fields of the step of an accepted batch (`Opened`): numbers of offered, shed, rejected and failed tuples; number of rows in the
+# stream before the batch; kept fraction; bytes of the bit mask that marks the kept tuples.
 _OPENED = Struct("=qqqqqdi")
 _NOW = Struct("=d")
 _COUNTED = Struct("=Iq")  # Fields of a query's count: bytes of the query's name, number of answers

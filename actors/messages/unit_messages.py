@@ -306,7 +306,9 @@ class UnitReport:
     reclaim: bool
     asleep: bool
     figures: Figures
-    cycle: CycleEnded | None = None  # The unit's load cycle, if the manager is `common`
+    cycle: CycleEnded | None = (
+        None  # Measurements of the unit's last load cycle; None unless the manager is `common`
+    )
     accounts: Mapping[str, Account] = field(default_factory=dict)
     """Account of each stream's tuples, taken at the same moment as the figures."""
     problem: str = ""

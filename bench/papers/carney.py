@@ -117,7 +117,7 @@ def traversals(quick: bool) -> ExperimentOutcome:
 
 def run_tree(kind: str, tuple_s: float, call_s: float) -> BoxHost:
     host = BoxHost(TREE, policy_of(superbox(kind)), [Estimate(1.0, 1.0)] * 6, call_s)
-    # The decision plans of superboxes are meant for equal costs, so the real estimates are set after the plans were made.
+    # The thesis makes the plans of superboxes as if all operators had equal costs. So the measured costs are set after the plans are made.
     host.estimates = [Estimate(tuple_s, 1.0)] * 6
     for number in range(6):
         host.enter(number, [0.0])

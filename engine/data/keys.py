@@ -98,7 +98,7 @@ class KeyIndex:
         )
 
     def _own_codes(self, column: Values, most: int | None) -> Codes | None:
-        """Return the keys minus a base as code numbers; if the range of keys is too wide, look up keys from now on and return None."""
+        """Return the code number of each key, which is the key minus a base. Return None if the range of the keys is too wide for that."""
         data = column.data
         if not len(data):
             return np.empty(0, np.intp)

@@ -57,7 +57,7 @@ class JoinState:
         self.tell()
 
     def tell(self) -> None:
-        """Report to the account of each side how many bytes that side holds now."""
+        """Update the memory account of each side of the join with the bytes of the tuples that this side stores now."""
         for holding, side in zip(self.holdings, self.sides, strict=True):
             if holding.state != side.stored.bytes:
                 holding.set_state(side.stored.bytes)

@@ -106,7 +106,7 @@ class _Turn:
     settled_round: int = 0  # Last round for which the quota has been added to the credit
     waiting: bool = False
     due_round: int = 0  # Round in which the turn of a waiting class comes, unless the class is in debt
-    lane: int | None = None  # Lane of a running class; `runs_in` is the host of the running class
+    lane: int | None = None  # Lane on which the class has its turn now; None if the class does not run
     runs_in: str = ""
 
     @property

@@ -33,7 +33,7 @@ PartName = tuple[int, str]
 
 
 class StagingFull(WeirError):
-    """Refusal of a part because memory is full; the producer must send the part again later."""
+    """Refusal of a part of a producer's batch, because the memory for unfinished batches is full. The producer must send the part again."""
 
 
 class NotStaged(WeirError):

@@ -30,7 +30,7 @@ ROWS_PER_S = 1000.0
 # Seconds between batches assumed for a stream without known batches; also the default interval of a source's micro-batches.
 BATCH_S = 0.1
 # Least and largest ratio of the measured load to the load computed from rates and costs.
-# A ratio outside these bounds shows that the load and the rates were measured at different times.
+# If the measured load differs more from the computed load, the load and the rates were measured at different times.
 CORRECTION_MIN, CORRECTION_MAX = 0.2, 5.0
 # Minimum measured load, in processors, for which computed loads are corrected; smaller loads are measured too inaccurately.
 LOAD_MIN = 0.001

@@ -85,7 +85,7 @@ class BoxPlan:
     weights: dict[int, float] = field(default_factory=dict)
     # Seconds after which the answers of a root are tardy, by root.
     slacks: dict[int, float] = field(default_factory=dict)
-    # Estimate that policies get instead of the true values, for some of the operators.
+    # Estimated cost and selectivity of an operator that policies get instead of the true values, by operator; true values if missing.
     beliefs: dict[int, Estimate] = field(default_factory=dict)
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:

@@ -28,7 +28,7 @@ def is_run_here(pod: Object) -> bool:
 
 @dataclass
 class ScriptRuns:
-    """Runner of the scripts of a namespace's pods. Each script runs in a thread."""
+    """Substitute for the containers of simulated pods: runs the scripts of the chart's Jobs on this machine, each in a thread."""
 
     api: Api
     folder: Path

@@ -549,7 +549,7 @@ def test_a_waiting_policy_picks_the_highest_product_of_static_priority_and_wait(
 
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 @given(scripts(), st.integers(1, 12))
-def test_a_clustered_policy_picks_an_operator_within_one_cluster_of_the_highest_priority(
+def test_the_pick_of_a_clustered_policy_is_at_most_one_priority_cluster_below_the_best(
     kind: str, script: Script, clusters: int
 ) -> None:
     for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):

@@ -217,7 +217,7 @@ def three_queries(*times_s: float, tuple_us: float, **settings: Any) -> Simulate
     return hosted(scenario(given, networks={"t": network}, train_max=4))
 
 
-def test_victim_oldest_sheds_from_all_queues_only_tuples_that_no_query_has_taken() -> None:
+def test_with_victim_set_to_oldest_only_tuples_that_no_query_has_taken_are_shed() -> None:
     arrivals = [number / 8 for number in range(20)]
     host = three_queries(*arrivals, tuple_us=1e-6, victim="oldest")
     host.door.ingest(arrivals[9])

@@ -421,7 +421,7 @@ def test_a_clock_jump_changes_the_response_time_only_of_the_tuple_being_processe
 
 def test_tuples_that_arrived_before_a_clock_jump_keep_their_arrival_times() -> None:
     class_ = tenant("c", {"s": at(0, 0.25)})
-    # No load cycle ends between the second arrival and the jump.
+    # No load cycle ends between the second arrival and the jump of the clock.
     jump = {"kind": "clock_jumps", "at_s": 0.28, "by_s": 5}
     run = ran(scenario(class_, networks={"n": queries(slow=[project(1000)])}, faults=[jump], train_max=1))
     # The answers leave 1 and 2 s after the start of the run. The clock has jumped by 5 s, so it shows 6 and 7 s then.

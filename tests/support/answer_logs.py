@@ -65,7 +65,7 @@ class ClassLog:
         self.log.save(b"")
 
     def put_anew(self, last: int = 0, first: int = 0) -> None:
-        """Remove the query and add it again. One commit has the last rows before and the first rows after the removal."""
+        """Remove the query and add it again, in one commit with its last answers before the removal and its first answers afterwards."""
         answers = [self._answered("q", last)] if last else []
         self.given["q"], self.life = 0, self.life + 1
         answers += [self._answered("q", first)] if first else []

@@ -146,9 +146,9 @@ def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Express
 
 
 def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
-    """Return x and the list of constants to which the condition compares x; None for any other condition.
+    """Return the expression and the constants to which a condition compares the expression; None for any other condition.
 
-    Under OR, the condition is x = 1 or x IN (1, 2). Under AND, the condition is x <> 1 or NOT x IN (1, 2).
+    The terms of an OR have the form `x = 1` or `x IN (1, 2)`. The terms of an AND have the form `x <> 1` or `NOT x IN (1, 2)`.
     """
     if function == "and":
         match condition:

@@ -111,7 +111,7 @@ def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
 
 
 def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
-    """Return, for each operator of the path, the size that this operator releases per second of its processor time."""
+    """Return, for each operator of the path, how much memory of queued tuples this operator frees per second of its processor time."""
     releases = []
     for size, operator in zip(sizes, path, strict=True):
         own = believed.estimates[operator]

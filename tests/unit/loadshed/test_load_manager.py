@@ -466,7 +466,8 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
 @pytest.mark.parametrize(
     ("terms", "target_ms", "room"),
     [
-        # A tuple costs 0.02 ms. The queue has room for what half a processor can process in ten delay targets, and in at least one second.
+        # A tuple costs 0.02 ms. The queue has room for the tuples that half a processor processes in ten delay targets, or in one second if
+        # that is longer.
         ({"max_drop": 0.05}, 300, 75_000),
         ({"max_drop": 0.94}, 300, 75_000),
         ({"max_drop": 0.0}, 20, 25_000),

@@ -184,7 +184,7 @@ def test_sources_run_only_when_no_tuple_is_queued_inside_the_network() -> None:
     assert " ".join(run.drain().calls) == "b5 b3 b2 b1 b4 b2 b1 b6 b1"
 
 
-def test_operators_added_to_a_network_run_in_its_decision_plans() -> None:
+def test_decision_plans_also_run_operators_that_are_added_later() -> None:
     run = Run(policy_of("fixed:push_through=true"), CHAINS, sources_last=True)
     run.enter(0, 1)
     run.drain()

@@ -143,7 +143,7 @@ def test_an_operator_passes_through_the_buckets_of_its_qos_graph_as_latency_grow
     assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]
 
 
-def test_with_one_bucket_the_oldest_tuple_goes_first() -> None:
+def test_if_all_slacks_fall_into_one_bucket_the_oldest_tuple_goes_first() -> None:
     policy = build_policy(policy_of("bucket:gradients=1,slacks=1"), TWO)
     for operator, head in ((0, 3.0), (3, 2.0), (5, 2.5)):
         policy.ready(operator, head)

@@ -300,7 +300,7 @@ def test_the_slice_of_a_class_whose_host_dies_ends_and_counts_as_fully_used() ->
     assert turns.rounds == 2
 
 
-def test_a_class_of_a_dead_host_stops_waiting_until_it_has_input_again() -> None:
+def test_a_class_whose_host_died_gets_no_turn_until_it_is_ready_again() -> None:
     turns = round_robin(ready="gold silver bronze")
     assert left(turns, "silver") == ()
     assert ended(turns, "gold", 5.0) == (Grant("bronze", 0, 2.5),)

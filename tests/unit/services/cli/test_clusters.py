@@ -30,7 +30,7 @@ def test_only_running_systems_are_found(tmp_path: Path) -> None:
     assert clusters(tmp_path) == {}
 
 
-def test_the_only_system_is_found_with_its_address_and_authentication(
+def test_if_only_one_system_runs_its_address_and_authentication_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(tmp_path / "home")
