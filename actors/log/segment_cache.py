@@ -61,7 +61,7 @@ class Kept:
         return segment
 
     def look_now_and_then(self) -> None:
-        """Check the cached segments at every LOOK_TIMES-th call, because a log that grows slowly rarely needs a new segment."""
+        """Call `look` at every LOOK_TIMES-th call of this method, so that cached segments are unlocked even if the log rarely needs a new one."""
         self._times += 1
         if self and not self._times % LOOK_TIMES:
             self.look()

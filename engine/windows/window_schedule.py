@@ -192,7 +192,7 @@ class WindowSchedule:
             matching = [name for name, end in due.items() if end is not None and (pending or end < reached)]
             latest = {name: (self._flexible[name].last or 0) + self._slide(name) for name in matching}
             end = min(min(latest.values()), reached)
-            # The next common end of these windows is at most their smallest slide after `end`.
+            # The next moment at which these windows may end together is at most the smallest of their slides after `end`.
             before = end + min(self._slide(name) for name in matching)
             for name in matching:
                 reader = self._flexible[name]

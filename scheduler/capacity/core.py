@@ -39,7 +39,8 @@ from scheduler.capacity.redistribution import (
 )
 
 EXPLANATIONS_KEPT = 1000
-# After a reclaim, an owner lends nothing of its kept share: the larger of its last load and MARGIN times its share before the reclaim.
+# After a reclaim, an owner has a kept share, of which it lends nothing. The kept share is its last load, or MARGIN times its share before
+# the reclaim if that is larger.
 # Without a kept share, the owner would lend the same share again at the next redistribution, and would soon reclaim it again.
 # Each redistribution multiplies the kept share by FORGETTING. Below FORGOTTEN times its initial value, the kept share is dropped.
 # If the owner reclaims again while it has a kept share, the kept share shrinks half as fast, but at most PATIENCE_MAX times slower.

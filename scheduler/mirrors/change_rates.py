@@ -88,9 +88,10 @@ class ChangeRates:
 
 
 def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> Floats:
-    """Return the most likely change rate of each object. Each row of `changed` has one object's intervals between two polls with a change.
+    """Return the most likely change rate of each object. A row of `changed` has the intervals of one object after which a poll found a change.
 
-    The change rate λ solves Σ τ/(e^(λτ) − 1) = `quiet`, summed over the first `known` intervals τ of the row.
+    `quiet` is the sum of the intervals without a change. The change rate λ solves Σ τ/(e^(λτ) − 1) = `quiet`, summed over the first
+    `known` intervals τ of the row.
     """
     counts = np.arange(changed.shape[1]) < known[:, None]
     # Newton's method starts below the solution. The function is convex, so all further values also stay below the solution.

@@ -219,7 +219,7 @@ def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_m
 
 
 def load_of(one: ClassLoad) -> float:
-    """Return the approximate load of a class in processors, if each batch is one train, or if there are 100 trains per second."""
+    """Return the approximate load of a class in processors. A batch counts as one train; without batches, 100 trains per second count."""
     return sum(
         load.rate * load.tuple_s + load.call_s * min(load.rate, trains_of(load)) for load in one.inputs
     )

@@ -85,7 +85,7 @@ def pareto(mean: float, alpha: float, rng: random.Random) -> float:
 
 def steps(settings: StepArrivals, scale: float, rng: random.Random) -> Iterator[float]:
     """Yield equally spaced times at the current rate; a gap that has begun continues when the rate changes."""
-    due = rng.random()  # Fraction of a gap that has to pass before the next tuple
+    due = rng.random()  # Part of the present gap that is left until the next tuple, as a fraction of a gap
     ends = [step.at_s for step in settings.steps[1:]] + [float("inf")]
     for step, end in zip(settings.steps, ends, strict=True):
         rate, now = step.rate * scale, step.at_s

@@ -197,7 +197,7 @@ OUTPUTS = [
 
 @st.composite
 def exact_queries(draw: st.DrawFn) -> list[str]:
-    """Draw queries with windows of exact SLIDE. The windows share panes and groups."""
+    """Draw queries with windows that share panes and groups, and that have SLIDE instead of SLIDE AT MOST."""
     group, found = draw(st.sampled_from([("", ""), ("k, ", " GROUP BY k")])), []
     for _ in range(draw(st.integers(2, 6))):
         slide, more = draw(st.integers(1, 4)), draw(st.integers(0, 9))

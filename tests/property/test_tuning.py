@@ -89,7 +89,7 @@ def test_a_small_advantage_in_a_quiet_time_causes_no_switch() -> None:
     # If the quiet time lasts, the class switches to the policy that is better in quiet times.
     decided(one, [Compared(None, quiet)] * 10)
     assert one.policy == "chain"
-    # Under load, forecasts differ more than in quiet times, so the class soon switches back when the load returns.
+    # Under load, the forecasts of the two policies differ more than in quiet times, so the class soon returns to `hr` when the load returns.
     decided(one, [Compared(None, busy)] * 7)
     assert one.policy == "hr"
 

@@ -134,7 +134,7 @@ ScheduleOption = Annotated[
     str,
     typer.Option(
         "--windows",
-        help="Schedule of windows with SLIDE AT MOST: none, aggressive, conservative or hybrid.",
+        help="When windows with SLIDE AT MOST are answered; the schedules are none, aggressive, conservative and hybrid.",
     ),
 ]
 LateOption = Annotated[

@@ -103,12 +103,12 @@ def steps_of(size: int) -> list[tuple[str, int]]:
     return steps
 
 
-def test_the_streams_of_a_join_are_taken_in_the_order_of_their_full_trains() -> None:
+def test_a_join_takes_first_the_stream_whose_train_became_full_first() -> None:
     assert steps_of(10) == [("s", 10), ("t", 2)] * 6
 
 
 def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() -> None:
-    """Check that stream t gives only tuples that arrived before a train of stream s was full. Two queued trains of s fill one train."""
+    """Check that stream t gives only tuples that arrived before a train of stream s was full. Two queued batches of s fill one train."""
     assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
 
 

@@ -90,7 +90,9 @@ def test_superboxes_call_operators_in_the_order_and_time_of_the_thesis(
     assert run.mean_latency == pytest.approx(mean)
 
 
-def test_traversal_min_latency_is_faster_if_a_tuple_costs_more_than_a_fifth_of_a_call() -> None:
+def test_plan_min_latency_answers_sooner_than_min_cost_if_a_tuple_costs_over_a_fifth_of_an_operator_call() -> (
+    None
+):
     (cost_p, cost_o), (latency_p, latency_o) = (
         one_tuple_each(kind).mean_latency for kind in ("min-cost", "min-latency")
     )

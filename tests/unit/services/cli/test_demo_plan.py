@@ -64,7 +64,7 @@ def test_under_overload_class_1_stays_below_its_share_and_the_other_classes_spli
     assert constant(loads(SCENARIOS["overload"], 2.0, 60)) == pytest.approx([0.48, 0.76, 0.76])
 
 
-def test_an_overload_below_the_load_of_class_1_is_refused() -> None:
+def test_a_total_load_that_is_less_than_the_load_of_class_1_alone_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"the load must be above 0\.48"):
         loads(SCENARIOS["overload"], 0.4, 60)
 
