@@ -92,7 +92,7 @@ def test_all_shards_together_give_the_answers_of_the_whole_class(form: str) -> N
     ],
 )
 def test_a_query_that_combines_keys_is_refused(sql: str, remedy: str) -> None:
-    with pytest.raises(InvalidInput, match="split by k cannot have a query") as problem:
+    with pytest.raises(InvalidInput, match="split into shards by k cannot have a query") as problem:
         key_places(plan_query("q", sql, CATALOG), "k", {})
     assert problem.value.field == "queries.q"
     assert remedy in problem.value.hint

@@ -72,7 +72,7 @@ def test_an_invalid_point_is_refused_with_the_format_of_points(text: str, wrong:
         points_in(text, "--utility")
     problem = caught.value
     assert (problem.field, problem.value) == ("--utility", wrong)
-    assert "LATENCY_MS:UTILITY" in problem.hint
+    assert "200:1,400:0.5" in problem.hint
 
 
 @pytest.mark.parametrize(
