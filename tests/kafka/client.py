@@ -22,6 +22,9 @@ PRODUCER: Mapping[str, str] = {
     "delivery.timeout.ms": "600000",
     "acks": "all",
     "enable.idempotence": "true",
+    # A new partition accepts any batch as its first. If two batches were under way and the first had to be repeated, Kafka would store the
+    # second batch, and then refuse the first batch again and again until the delivery timeout.
+    "max.in.flight.requests.per.connection": "1",
     "key.serializer": "org.apache.kafka.common.serialization.ByteArraySerializer",
     "value.serializer": "org.apache.kafka.common.serialization.ByteArraySerializer",
 }

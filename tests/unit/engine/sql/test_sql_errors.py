@@ -210,7 +210,10 @@ def test_planning_error_is_unchanged_after_pickling() -> None:
             "SELECT '" + "x" * 100_000 + "' FROM readings",
             "line 1, column 1: the text is longer than 100,000 bytes (got 100023)",
         ),
-        ("SELECT " + "(" * 25 + "temp FROM readings", "line 1, column 32: the query is nested more than 24 levels deep"),
+        (
+            "SELECT " + "(" * 25 + "temp FROM readings",
+            "line 1, column 32: the query is nested more than 24 levels deep",
+        ),
         (
             "SELECT " + " + ".join(["temp"] * 200) + " AS x FROM readings",
             "the expression is nested too deeply",
