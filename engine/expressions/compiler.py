@@ -64,7 +64,7 @@ class RowFailures:
     def __init__(self) -> None:
         self.rows: Mask | None = None
         """Mask of the failed rows; None if no row failed."""
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = {}
         """Number of failed rows by reason."""
 
     def add(self, rows: Mask, reason: str) -> None:
@@ -73,7 +73,7 @@ class RowFailures:
             rows = rows & ~self.rows
         count = int(np.count_nonzero(rows))
         if count:
-            self.counts[reason] += count
+            self.counts[reason] = self.counts.get(reason, 0) + count
         self.rows = rows if self.rows is None else self.rows | rows
 
 

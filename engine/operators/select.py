@@ -52,7 +52,8 @@ class SelectOperator(Stateless):
             if rows is not None:
                 train = train.take(np.flatnonzero(~rows))
             self.failed.update(failed.counts)
-        self.failed.update(failures.counts)
+        if failures.counts:
+            self.failed.update(failures.counts)
         return train
 
     def _late(self, late: LateRows) -> LateRows | None:
