@@ -39,7 +39,9 @@ class Console:
     def sign_in(self, key: str) -> Console:
         self.page.goto(self.url)
         self.page.get_by_label("Key").fill(key)
-        self.page.get_by_role("button", name="Sign in").click()
+        # The form loads a new page. A click does not wait for it, and a script that runs in between finds no body.
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name="Sign in").click()
         return self
 
     def open(self, tab: str) -> Console:
