@@ -35,6 +35,7 @@ PROFILE_EXAMPLE = "PROFILE ('a' 5, 'b*' 1)"
 FRESHNESS_EXAMPLE = "MIN FRESHNESS 0.5, or MIN FRESHNESS ('a' 0.9, 'b*' 0.5)"
 KEYS_MAX = 100_000
 BANDWIDTH_LEAST = 1e-5  # Lowest bandwidth in polls per second: about one poll per day
+BANDWIDTH_LOW = f"BANDWIDTH must be at least {BANDWIDTH_LEAST:g}"
 # Highest number in a statement, and highest least freshness, as users write them. A freshness of 0.99 takes 50 polls per change.
 NUMBER_MOST, FRESHNESS_MOST = "1e12", "0.99"
 PLACEHOLDER = "{key}"
@@ -237,8 +238,7 @@ def parse_create_mirror(sql: str) -> Mirror:
             raise text.error(at["KEYS"], "KEYS lists a key twice", twice, "list each key once")
     number, by_bytes = told["BANDWIDTH"]
     if number < BANDWIDTH_LEAST:
-        title = f"BANDWIDTH must be at least {BANDWIDTH_LEAST:g}"
-        raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
+        raise text.error(at["BANDWIDTH"], BANDWIDTH_LOW, number, "BANDWIDTH 50 PER SECOND")
     return Mirror(
         name=tree.name,
         columns=schema,

@@ -143,14 +143,7 @@ def demo(
     if record is not None:
         make_folder("--record", record)
     if result_path is not None:
-        if result_path.is_dir():
-            raise InvalidInput(
-                "the path of the report is a folder, not a file",
-                "--result",
-                str(result_path),
-                "name a file in this folder",
-            )
-        make_folder("--result", result_path.parent)
+        check_result(result_path)
     lane_part = checked(
         preset.lane_part if lane_part is None else lane_part, "--lane-part", LANE_PART_LEAST, 1.0
     )
@@ -294,6 +287,14 @@ def write_result(
     if panels is not None:
         result["prometheus"] = panels.told()
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def check_result(path: Path) -> None:
+    """Make the folder of the result's file; raise InvalidInput if the path is itself a folder."""
+    if path.is_dir():
+        title = "the path of the report is a folder, not a file"
+        raise InvalidInput(title, "--result", str(path), "name a file in this folder")
+    make_folder("--result", path.parent)
 
 
 def checked(value: float, option: str, least: float, most: float) -> float:

@@ -55,6 +55,7 @@ query = CommandGroup(help="Add, list and remove the queries of tenants.", no_arg
 
 @query.command()
 def add(
+    *,
     name: Annotated[
         str,
         typer.Argument(metavar="TENANT/QUERY", help=QUERY_HELP),
