@@ -8,12 +8,13 @@ copy of the log. For example:
 
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
 oldest answers have been deleted, or the answers to one train were too large for the log. Each shard of a class has its own
-log, with its own numbers. A query that is removed and added again starts at 0 with a new id (`mark`); its old answers are no
-longer read.
+log, with its own numbers. The answers of a removed query stay readable. A query that is removed and added again starts at 0 with a
+new id (`mark`); its old answers are no longer read.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +66,8 @@ class AnswerReader:
         self._as_of: tuple[int, int] | None = None
         self._places: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._last: tuple[int, int, Mapping[str, int]] = (-1, -1, {})
+        # Number of answers of each removed query when it was removed, by the id of its answers.
+        self._removed: dict[str, int] = {}
         self._open()
 
     def let_go(self) -> None:
@@ -92,7 +95,9 @@ class AnswerReader:
             self._last = (following, *self._answered(self._tail, following - 1, -1))
         _, number, answered = self._last
         # Commits from before the query was added count the answers of an older query of the same name.
-        return answered.get(query, 0) if number >= begun.began else 0
+        if number < begun.began:
+            return 0
+        return answered[query] if query in answered else self._given_at_removal(begun, query)
 
     def kept(self, query: str) -> tuple[int, int]:
         """Return the number of the first row that still exists, and the number that the next row will get."""
@@ -117,9 +122,7 @@ class AnswerReader:
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
         """Yield trains of the rows with numbers greater than `after`."""
         begun = self.described(query)
-        # The last commits do not count the answers of a removed query, so its answers are searched from the beginning.
-        is_there = after >= 0 and self.given(query) > 0
-        start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
+        start = self._frame_of(begun, query, after + 1) if after >= 0 else max(begun.began, self._log.first)
         for number, payload in self._commits(start):
             yield from later(own(begun, query, number, payload), after)
 
@@ -170,7 +173,8 @@ class AnswerReader:
                 break
         if found or last is None:
             return found, None
-        return found, steps_of(last).answered.get(query, 0)
+        # Commits after the removal of the query do not count its answers, and no answers follow.
+        return found, steps_of(last).answered.get(query)
 
     def _commits(self, start: int) -> Iterator[tuple[int, memoryview]]:
         return (
@@ -198,11 +202,30 @@ class AnswerReader:
             return low
         while low < high:
             middle = (low + high) // 2
-            if self._answered(self._log, middle, 1)[1].get(query, 0) <= row:
+            # Commits after the removal of the query do not count its answers, so the frame comes before such commits.
+            if self._answered(self._log, middle, 1)[1].get(query, math.inf) <= row:
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def _given_at_removal(self, begun: LoggedQuery, query: str) -> int:
+        """Return the number of answers of a removed query, as far as a kept commit shows this number; otherwise 0."""
+        if begun.mark not in self._removed:
+            low, high, given = max(begun.began, self._log.first), self._log.next, 0
+            # Find the first commit after the removal. Only commits before the removal count the answers of the query.
+            while low < high:
+                middle = (low + high) // 2
+                answered = self._answered(self._log, middle, 1)[1]
+                if query in answered:
+                    low, given = middle + 1, answered[query]
+                else:
+                    high = middle
+            # The commit of the removal may contain the last answers of the query.
+            number, payload = next(self._commits(low), (-1, None))
+            answers = [] if payload is None else own(begun, query, number, payload)
+            self._removed[begun.mark] = answers[-1].first + len(answers[-1].train) if answers else given
+        return self._removed[begun.mark]
 
 
 def own(begun: LoggedQuery, query: str, number: int, payload: memoryview) -> list[Answer]:

@@ -30,6 +30,7 @@ from configs.classes.policies import Automatic, ClassPolicy
 from configs.classes.priority_class import MaxDrop, PriorityClass, TrainMax, Victim, Weight
 from configs.classes.utility import Utility
 from configs.classes.window_settings import WindowSettings
+from configs.documents.run_times import RunTime
 from configs.documents.spark_streams import (
     FeedDefinition,
     OptionName,
@@ -109,7 +110,7 @@ class TenantDeclaration(Settings):
     """Number of shards into which the tenant's class is split by `key`; each shard has its own host and turns."""
 
 
-class QueryDeclaration(Settings):
+class QueryDeclaration(RunTime):
     """Continuous query; it may read the output of earlier queries of the tenant."""
 
     kind: Literal["Query"]

@@ -5,6 +5,7 @@
       KEYS ('apple', 'pear')                                  -- or KEYS FROM URL 'http://shop.example/items'
       BANDWIDTH 50 PER SECOND                                 -- or 100000 BYTES PER SECOND
       PROFILE ('apple' 5, 'p*' 1)                             -- initial interest in each object
+      MIN FRESHNESS ('apple' 0.9, '*' 0.2)                    -- or MIN FRESHNESS 0.5: least freshness, also of objects in little use
       REPEAT EVERY 60 SECONDS                                 -- publish unchanged objects too, for queries added later
       LOOKUPS FROM acme/lookups                               -- a query with answers that name the objects in use
     CREATE MIRROR stock (item string, count int64) FROM DATABASE 'sqlite:///stock.db' TABLE 'stock' BANDWIDTH 10 PER SECOND
@@ -30,8 +31,13 @@ EXAMPLE = (
     "CREATE MIRROR prices (item string, price float64) FROM HTTP 'http://host/items/{key}' "
     "KEYS ('a', 'b') BANDWIDTH 50 PER SECOND"
 )
+PROFILE_EXAMPLE = "PROFILE ('a' 5, 'b*' 1)"
+FRESHNESS_EXAMPLE = "MIN FRESHNESS 0.5, or MIN FRESHNESS ('a' 0.9, 'b*' 0.5)"
 KEYS_MAX = 100_000
 BANDWIDTH_LEAST = 1e-5  # Lowest bandwidth in polls per second: about one poll per day
+BANDWIDTH_LOW = f"BANDWIDTH must be at least {BANDWIDTH_LEAST:g}"
+# Highest number in a statement, and highest least freshness, as users write them. A freshness of 0.99 takes 50 polls per change.
+NUMBER_MOST, FRESHNESS_MOST = "1e12", "0.99"
 PLACEHOLDER = "{key}"
 CHANGED_AT, SEEN_AT = "changed_at", "seen_at"
 
@@ -71,6 +77,8 @@ class Mirror:
     """Query TENANT/QUERY with answers that name the objects in use; None without LOOKUPS."""
     repeat_s: float | None = None
     """Seconds after which an unchanged object is published again; None for never."""
+    floors: tuple[tuple[str, float], ...] = ()
+    """Patterns of keys, each with the least freshness of the objects that match."""
 
     @property
     def stream(self) -> StreamSchema:
@@ -132,10 +140,12 @@ class MirrorParser(StreamParser):
                 self._refuse("PER SECOND is missing here", self._seen, "BANDWIDTH 50 PER SECOND")
             return "BANDWIDTH", (number, by_bytes)
         if self._match_text_seq("PROFILE"):
-            self._must(TokenType.L_PAREN, "patterns and weights are missing here", "PROFILE ('a' 5, 'b*' 1)")
-            profile = self._parse_csv(self._weighed)
-            self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
-            return "PROFILE", tuple(profile)
+            self._must(TokenType.L_PAREN, "patterns and weights are missing here", PROFILE_EXAMPLE)
+            return "PROFILE", self._patterns(PROFILE_EXAMPLE)
+        if self._match_text_seq("MIN", "FRESHNESS"):
+            if self._match(TokenType.L_PAREN):
+                return "MIN FRESHNESS", self._patterns(FRESHNESS_EXAMPLE, FRESHNESS_MOST)
+            return "MIN FRESHNESS", (("*", self._number(FRESHNESS_EXAMPLE, FRESHNESS_MOST)),)
         if self._match_text_seq("REPEAT", "EVERY"):
             seconds = self._number("REPEAT EVERY 60 SECONDS")
             if not (self._match_text_seq("SECONDS") or self._match_text_seq("SECOND")):
@@ -145,9 +155,13 @@ class MirrorParser(StreamParser):
             self._refuse("this is not a clause of CREATE MIRROR", self._seen, EXAMPLE)
         return "LOOKUPS", self._query()
 
-    def _weighed(self) -> tuple[str, float]:
-        pattern = self._text("a key or a pattern", "PROFILE ('a' 5, 'b*' 1)")
-        return pattern, self._number("PROFILE ('a' 5, 'b*' 1)")
+    def _patterns(self, example: str, most: str = NUMBER_MOST) -> tuple[tuple[str, float], ...]:
+        """Parse patterns with their numbers, up to the closing parenthesis."""
+        patterns = self._parse_csv(
+            lambda: (self._text("a key or a pattern", example), self._number(example, most))
+        )
+        self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
+        return tuple(patterns)
 
     def _query(self) -> str:
         tenant = self._name("the tenant of the query")
@@ -159,7 +173,7 @@ class MirrorParser(StreamParser):
             self._refuse(f"{what} is missing here; write it in quotes", self._seen, example)
         return str(self._prev.text)
 
-    def _number(self, example: str) -> float:
+    def _number(self, example: str, most: str = NUMBER_MOST) -> float:
         if not self._match(TokenType.NUMBER):
             self._refuse("a number is missing here", self._seen, example)
         at, text = self._prev.start, self._prev.text
@@ -167,10 +181,9 @@ class MirrorParser(StreamParser):
             number = float(text)
         except ValueError:
             number = 0.0
-        if not 0 < number <= 1e12:
-            raise Text(self.sql).error(
-                at, "a number of CREATE MIRROR must be above 0 and at most 1e12", text, example
-            )
+        if not 0 < number <= float(most):
+            title = f"this number must be above 0 and at most {most}"
+            raise Text(self.sql).error(at, title, text, example)
         return number
 
     def _must(self, kind: TokenType, title: str, example: str = EXAMPLE) -> None:
@@ -225,8 +238,7 @@ def parse_create_mirror(sql: str) -> Mirror:
             raise text.error(at["KEYS"], "KEYS lists a key twice", twice, "list each key once")
     number, by_bytes = told["BANDWIDTH"]
     if number < BANDWIDTH_LEAST:
-        title = f"BANDWIDTH must be at least {BANDWIDTH_LEAST:g}"
-        raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
+        raise text.error(at["BANDWIDTH"], BANDWIDTH_LOW, number, "BANDWIDTH 50 PER SECOND")
     return Mirror(
         name=tree.name,
         columns=schema,
@@ -238,4 +250,5 @@ def parse_create_mirror(sql: str) -> Mirror:
         profile=told.get("PROFILE", ()),
         lookups=told.get("LOOKUPS"),
         repeat_s=told.get("REPEAT"),
+        floors=told.get("MIN FRESHNESS", ()),
     )  # fmt: skip

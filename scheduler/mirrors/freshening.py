@@ -12,12 +12,17 @@ does not finish for hundreds of thousands of objects, and therefore partitions t
 with y = μ·s·λ/p the equation becomes x − ln(1 + x) = −ln(1 − y), which Newton's method solves for all objects at once. The used
 bandwidth falls as μ rises, so only one equation in the variable μ has to be solved.
 
+An object may have a least freshness φ, so that it is refreshed even if it is hardly used. Its frequency is then at least the m with
+F(m, λ) = φ. At the optimum, the frequency of each object is the larger of m and its frequency at the common μ. If the bandwidth does
+not suffice for Σ s·m, every φ is multiplied by the same factor, so that the whole bandwidth is used for these frequencies.
+
 Properties (`tests/property/test_freshening.py`):
 1. The bandwidth is used up, unless no object both changes and is of interest; no frequency is negative.
-2. The marginal value of bandwidth is equal to 1e-9 for all refreshed objects, and not higher for any other object.
-3. No other allocation of the same bandwidth has a higher perceived freshness.
+2. The marginal value of bandwidth is equal to 1e-9 for all objects above their least frequencies, and not higher for any other object.
+3. No other allocation of the same bandwidth with these least freshnesses has a higher perceived freshness.
 4. More bandwidth reduces the frequency of no object.
-5. An object without changes or interest is never refreshed; an object that never changes is always fresh.
+5. An object without changes is never refreshed, because it is always fresh. An object without interest has its least frequency.
+6. Each object has its least freshness if the bandwidth suffices; otherwise each object has the same part of its least freshness.
 """
 
 from __future__ import annotations
@@ -37,6 +42,8 @@ TOLERANCE = 1e-9
 # Value below which `odds` uses a series, because the difference x − ln(1 + x) loses digits for small x.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
+# Maximum number of steps of Newton's method for a least frequency. A least freshness near 1 needs most steps.
+NEWTON_STEPS_MAX = 60
 TINY = -80.0  # Value of ln y below which −ln(1 − y) equals y within rounding
 # Limits to which interests, change rates, sizes and the bandwidth are set if they lie outside, so that no intermediate result overflows.
 LEAST, MOST = 1e-100, 1e100
@@ -48,57 +55,117 @@ class Refreshes:
 
     frequencies: Floats
     marginal: float
-    """Marginal value μ: increase of perceived freshness (times Σ p) for one more unit of bandwidth."""
+    """Marginal value μ: increase of perceived freshness (times Σ p) for one more unit of bandwidth; 0 if the bandwidth does not suffice for the least freshnesses."""
+    needed: float = 0.0
+    """Bandwidth that all least freshnesses together need."""
+    part: float = 1.0
+    """Part of its least freshness that each object gets; 1 if the bandwidth suffices."""
 
 
 def refreshes(
-    interests: npt.ArrayLike, changes: npt.ArrayLike, bandwidth: float, sizes: npt.ArrayLike = 1.0
+    interests: npt.ArrayLike,
+    changes: npt.ArrayLike,
+    bandwidth: float,
+    sizes: npt.ArrayLike = 1.0,
+    floors: npt.ArrayLike = 0.0,
 ) -> Refreshes:
-    """Return the optimal frequencies; change rates, frequencies and bandwidth are all per the same unit of time."""
-    p, rate, size = (
-        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, sizes)
+    """Return the optimal frequencies; change rates, frequencies and bandwidth are all per the same unit of time.
+
+    `floors` are the least freshnesses of the objects, which must be below 1.
+    """
+    p, rate, size, floor = (
+        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, sizes, floors)
     )
     frequencies = np.zeros(p.shape)
-    worthy = np.flatnonzero((p > 0) & (rate > 0))
-    if not len(worthy) or bandwidth <= 0:
+    moving = np.flatnonzero((rate > 0) & ((p > 0) | (floor > 0)))
+    if not len(moving) or bandwidth <= 0:
         return Refreshes(frequencies, 0.0)
-    p, rate, size = (np.clip(column[worthy], LEAST, MOST) for column in (p, rate, size))
-    best, marginal = _divided(p, rate, size, min(max(bandwidth, LEAST), MOST))
-    frequencies[worthy] = best
-    return Refreshes(frequencies, marginal)
+    rate, size = (np.clip(column[moving], LEAST, MOST) for column in (rate, size))
+    p, floor = np.minimum(p[moving], MOST), floor[moving]
+    bandwidth = min(max(bandwidth, LEAST), MOST)
+    least = least_frequencies(floor, rate)
+    needed = float(np.sum(size * least))
+    if needed > bandwidth:
+        frequencies[moving], part = _scaled(floor, rate, size, bandwidth)
+        return Refreshes(frequencies, 0.0, needed, part)
+    best, worthy, marginal = least.copy(), np.flatnonzero(p > 0), 0.0
+    if len(worthy):
+        left = bandwidth - float(np.sum(np.delete(size * least, worthy)))
+        wanted = np.clip(p[worthy], LEAST, MOST)
+        best[worthy], marginal = _divided(wanted, rate[worthy], size[worthy], least[worthy], left)
+    frequencies[moving] = best
+    return Refreshes(frequencies, marginal, needed)
 
 
-def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
-    """Return the optimal frequencies and the marginal value of bandwidth, for objects that all have interest and changes."""
+def least_frequencies(floors: Floats, changes: Floats) -> Floats:
+    """Return the frequency at which the copy of each object has its least freshness, which must be below 1."""
+    # The ratio x of change rate to frequency solves φ·x = 1 − e^(−x). The difference of both sides is concave in x, and is
+    # negative at the start value 1/φ, so Newton's method approaches the solution from above.
+    wanted = floors > 0
+    floor = floors[wanted]
+    x = 1 / floor
+    for _ in range(NEWTON_STEPS_MAX):
+        step = (-np.expm1(-x) - floor * x) / (np.exp(-x) - floor)
+        x -= step
+        if np.all(np.abs(step) <= TOLERANCE * x):
+            break
+    least = np.zeros(floors.shape)
+    least[wanted] = changes[wanted] / x
+    return least
+
+
+def _scaled(floor: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
+    """Return frequencies that use the bandwidth and give each object the same part of its least freshness, and this part."""
+
+    def unused(part: float) -> float:
+        """Return the bandwidth that is left if each object gets this part of its least freshness."""
+        return bandwidth - float(np.sum(size * least_frequencies(part * floor, rate)))
+
+    _, part = bracketed(unused, 0.0, 1.0, TOLERANCE)
+    least = least_frequencies(part * floor, rate)
+    return least * (bandwidth / float(np.sum(size * least))), part
+
+
+def _divided(p: Floats, rate: Floats, size: Floats, least: Floats, bandwidth: float) -> tuple[Floats, float]:
+    """Return the optimal frequencies and the marginal value of bandwidth, for objects that all have interest and changes.
+
+    No frequency is below the least frequency of its object. The bandwidth must suffice for the least frequencies.
+    """
     # `price` is the logarithm of size · change rate / interest of each object. It is computed as a sum, because the quotient may overflow.
     price = np.log(size) + np.log(rate) - np.log(p)
     needs = size * rate
 
     def frequencies(log_worth: float) -> Floats:
         """Return the optimal frequencies if `log_worth` is the logarithm of the marginal value of bandwidth."""
-        return rate / odds(price + log_worth)
+        return np.maximum(rate / odds(price + log_worth), least)
 
     def excess(log_worth: float) -> float:
         """Return the logarithm of used / available bandwidth if `log_worth` is the logarithm of the marginal value of bandwidth."""
-        used = float(np.sum(needs[chosen] / odds(price[chosen] + log_worth)))
+        wanted = needs[chosen] / odds(price[chosen] + log_worth)
+        used = float(np.sum(np.maximum(wanted, size[chosen] * least[chosen])))
         return float(np.log(max(used, LEAST**3)) - np.log(bandwidth))
 
     # `high` is the largest possible logarithm of the marginal value of bandwidth: at larger values, bandwidth would remain unused.
-    roots = float(np.sum(np.exp(np.log(needs) - 0.5 * price)))
+    has_least = least > 0
     chosen: npt.NDArray[np.int64] | slice = slice(None)
-    high = min(2 * np.log(roots / bandwidth) - np.log(2.0), float(-price.min()))
+    high = float(-price.min())
+    if not has_least.any():
+        roots = float(np.sum(np.exp(np.log(needs) - 0.5 * price)))
+        high = min(2 * np.log(roots / bandwidth) - np.log(2.0), high)
+    elif float(np.sum(size * least)) >= bandwidth * (1 - TOLERANCE):
+        return least * (bandwidth / float(np.sum(size * least))), float(np.exp(high))
     low, step = high - 1.0, 1.0
     while excess(low) < 0:
         high, step = low, 2 * step
         low -= step
     # The search leaves out objects that are not refreshed at any marginal value between `low` and `high`.
-    chosen = np.flatnonzero(price + low < 0)
+    chosen = np.flatnonzero((price + low < 0) | has_least)
     low, high = bracketed(excess, low, high, TOLERANCE / 2)
     # Frequencies are interpolated between two close marginal values of bandwidth, so that exactly the available bandwidth is used.
     # Between a marginal value and the next float, the frequency of an object may jump from 0 to one refresh per 40 changes of the object.
     much, little = frequencies(low), frequencies(high)
-    most, least = float(np.sum(size * much)), float(np.sum(size * little))
-    part = (bandwidth - least) / (most - least) if most > least else 1.0
+    most, least_used = float(np.sum(size * much)), float(np.sum(size * little))
+    part = (bandwidth - least_used) / (most - least_used) if most > least_used else 1.0
     best = little + min(max(part, 0.0), 1.0) * (much - little)
     return best, float(np.exp(0.5 * (low + high)))
 

@@ -7,6 +7,9 @@ Each object is polled at even intervals. The intervals of the objects make the p
     solve   every `SOLVE_S` seconds, rates and interests are estimated and the frequencies are optimised again
             (`scheduler.mirrors.freshening`)
 
+An object may have a declared least freshness: it is then polled so often that its copy is expected to be fresh for this part of the
+time, however rarely the object is used. If the bandwidth does not suffice, all objects get the same part of their least freshnesses.
+
 A part of the bandwidth is used for exploration: it is divided equally between all objects. Otherwise an object that once seemed
 not worth a refresh would never be polled again. An object that cannot be fetched is retried at growing intervals, and the other
 objects get its bandwidth. Retries take at most the part `RETRYING` of the bandwidth while other objects do not fail, so that a
@@ -27,14 +30,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler.mirrors.change_rates import ChangeRates, Interests, fresh_part
-from scheduler.mirrors.freshening import perceived_freshness, refreshes
+from scheduler.mirrors.freshening import Floats, Refreshes, freshness, perceived_freshness, refreshes
 from scheduler.ratios import ratio
 
 SOLVE_S = 2.0
@@ -77,13 +80,21 @@ class MirrorStatistics:
     """Perceived freshness expected from the frequencies and the estimated rates and interests."""
     perceived_measured: float | None
     """Perceived freshness measured in the last minutes; None before an object has been polled twice."""
+    floored: int = 0
+    """Number of objects with a declared least freshness."""
+    below_floor: int = 0
+    """Number of objects with an expected freshness below their least freshness."""
+    needed: float = 0.0
+    """Bandwidth that the least freshnesses of all objects need, in polls or bytes per second."""
+    floor_part: float = 1.0
+    """Part of its least freshness that each object gets; below 1 if the bandwidth does not suffice."""
 
 
 class Bandwidth:
     """Bandwidth of a mirror. Unused bandwidth can be saved for at most BURST_S seconds."""
 
-    def __init__(self, per_s: float) -> None:
-        self.per_s = per_s
+    def __init__(self, per_s: float, by_bytes: bool = False) -> None:
+        self.per_s, self.by_bytes = per_s, by_bytes
         self.spent = 0.0
         self._room, self._room_at = 0.0, -math.inf
 
@@ -167,17 +178,26 @@ class FreshnessMeter:
 class MirrorCore:
     """Polling decisions for the objects of a mirror, which are identified by number. `now` must never decrease."""
 
-    def __init__(self, interests: Interests, count: int, bandwidth: float, by_bytes: bool = False) -> None:
+    def __init__(
+        self,
+        interests: Interests,
+        count: int,
+        bandwidth: float,
+        by_bytes: bool = False,
+        floors: npt.ArrayLike = 0.0,
+    ) -> None:
+        """Create the core; `floors` are the least freshnesses of the objects, which must be below 1."""
         assert bandwidth > 0
         assert count > 0
-        self._interests, self._by_bytes = interests, by_bytes
-        self._bandwidth = Bandwidth(bandwidth)
+        self._interests = interests
+        self.floors: Floats = np.broadcast_to(np.asarray(floors, np.float64), (count,))
+        self._bandwidth = Bandwidth(bandwidth, by_bytes)
         self._failed = FailedPolls(count)
         self._freshness = FreshnessMeter()
         self._rates = ChangeRates(count)
         self._sizes = np.ones(count)
-        self._frequencies = np.zeros(count)
-        """Polls per second of each object, from the last optimisation."""
+        self._solved = Refreshes(np.zeros(count), 0.0)
+        """Polls per second of each object from the last optimisation, with the bandwidth for the least freshnesses."""
         self._last = np.full(count, -math.inf)
         self._due = np.full(count, -math.inf)
         """Time at which an object is polled next; ∞ while it is being polled, or after a failure."""
@@ -225,7 +245,7 @@ class MirrorCore:
         assert self._in_flight[one]
         self._in_flight[one] = False
         self.polls += 1
-        if self._by_bytes:
+        if self._bandwidth.by_bytes:
             self._bandwidth.charge(size - float(self._sizes[one]))
         if outcome is PollOutcome.FAILED:
             self.failures += 1
@@ -233,7 +253,7 @@ class MirrorCore:
             return
         self._failed.succeeded(one)
         self.changes += outcome is PollOutcome.CHANGED
-        if self._by_bytes:
+        if self._bandwidth.by_bytes:
             self._learn_size(one, size)
         before = float(self._last[one])
         if before > -math.inf and asked_at > before:
@@ -250,7 +270,9 @@ class MirrorCore:
 
     def statistics(self, now: float) -> MirrorStatistics:
         held = self._last > -math.inf
-        expected = perceived_freshness(self._interests.weights(now), self._rates.rates(), self._frequencies)
+        expected = perceived_freshness(
+            self._interests.weights(now), self._rates.rates(), self._solved.frequencies
+        )
         return MirrorStatistics(
             objects=len(held),
             held=int(held.sum()),
@@ -265,7 +287,15 @@ class MirrorCore:
             uses=self.uses,
             perceived_expected=expected,
             perceived_measured=self._freshness.perceived(),
+            floored=int((self.floors > 0).sum()),
+            below_floor=int((self.freshnesses() < self.floors).sum()),
+            needed=self._solved.needed / (1 - EXPLORING),
+            floor_part=self._solved.part,
         )
+
+    def freshnesses(self) -> Floats:
+        """Return the expected freshness of each object, from its frequency and its estimated change rate; 0 for a failing object."""
+        return freshness(self._solved.frequencies, self._rates.rates())
 
     def _learn_size(self, one: int, size: float) -> None:
         """Update the estimated size of an object; the size is at least 1, since a size of 0 would permit any frequency."""
@@ -284,21 +314,22 @@ class MirrorCore:
         retried = min(float(np.sum(self._sizes / self._failed.pause_s)), RETRYING * most)
         bandwidth, there = most - retried, np.where(failing, 0.0, self._sizes)
         weights = np.where(failing, 0.0, self._weights)
-        best = refreshes(weights, self._rates.rates(), (1 - EXPLORING) * bandwidth, self._sizes)
+        floors = np.where(failing, 0.0, self.floors)
+        best = refreshes(weights, self._rates.rates(), (1 - EXPLORING) * bandwidth, self._sizes, floors)
         explored = EXPLORING * bandwidth / max(float(there.sum()), 1.0)
-        self._frequencies = np.where(failing, 0.0, best.frequencies + explored)
+        self._solved = replace(best, frequencies=np.where(failing, 0.0, best.frequencies + explored))
         waiting = np.flatnonzero((self._last > -math.inf) & ~self._in_flight & ~failing)
-        self._due[waiting] = self._last[waiting] + 1 / self._frequencies[waiting]
+        self._due[waiting] = self._last[waiting] + 1 / self._solved.frequencies[waiting]
         self._solved_at, self.solved = now, self.solved + 1
 
     def _all_retried_s(self) -> float:
         """Return the seconds in which retries have enough bandwidth to poll each failing object once."""
         part = 1.0 if self._failed.are_all else RETRYING
-        size = float(self._sizes.mean()) if self._by_bytes else 1.0
+        size = float(self._sizes.mean()) if self._bandwidth.by_bytes else 1.0
         return self._failed.failing * size / (part * self._bandwidth.per_s)
 
     def _next(self, one: int) -> float:
-        often = float(self._frequencies[one])
+        often = float(self._solved.frequencies[one])
         return float(self._last[one]) + (1 / often if often > 0 else SOLVE_S)
 
     def _measure(self, one: int, interval_s: float, outcome: PollOutcome, now: float) -> None:

@@ -117,8 +117,21 @@ def put_answers(kind: str) -> RouteResponses:
     return {200: kept | {"headers": ETAG | WARNING}, 201: created | {"headers": ETAG | WARNING}}
 
 
+RUN = typed(
+    "object",
+    "Only for a query with a start or an end: its state and both times, which the queries that it reads can limit.",
+    required=["state", "start", "stop"],
+    properties={
+        "state": {"enum": ["waiting", "active", "ended"]},
+        **{name: {"type": ["string", "null"], "format": "date-time"} for name in ("start", "stop")},
+    },
+)
+
+
 def list_answer(kind: str) -> RouteResponses:
     item = record({"version": WHOLE, "document": ref(kind)})
+    if kind == "Query":
+        item["properties"]["run"] = RUN
     return response("Documents in the order in which they were declared.", paged(item))
 
 

@@ -16,6 +16,7 @@ Numbered properties:
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -45,6 +46,7 @@ from services.catalog.checks import applied, brought, completed, told, users
 from services.catalog.database import Database
 from services.catalog.keys import Holder, KeyStore
 from services.catalog.rows import StateAtRevision, has_changed, later, revision_of, save, set_columns
+from services.catalog.run_times import classes_at, with_starts, without_ended
 from services.catalog.state import CatalogState, StoredDeclaration
 from services.common.weir_home import Home
 from services.ingest.keys import KeyRing
@@ -85,7 +87,7 @@ class Desired:
     revision: int
     """Revision of the catalog that declares this state."""
     classes: tuple[LiveClass, ...]
-    """Classes of the tenants that have queries."""
+    """Classes of the tenants that have queries, without queries that wait for their start or have ended."""
     streams: Mapping[str, str]
     """CREATE STREAM statements of the streams, by name."""
     file: StreamsFile | None
@@ -93,6 +95,8 @@ class Desired:
     keys: KeyRing
     mirrors: Mapping[str, MirrorDeclaration] = field(default_factory=dict)
     """Declarations of mirrors, by name."""
+    until_s: float = math.inf
+    """Next time, in seconds since 1970, at which this state changes because a query starts or ends."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class Catalog:
         """Return the changes that `apply` would make for these documents, without making them."""
         before = self.state()
         check_versions(before, versions)
-        documents = completed(before, documents)
+        documents = completed(before, with_starts(before, documents, self._clock()))
         return changes(before, applied(before, documents), documents)
 
     def check_delete(self, ref: Ref, version: int | None = None) -> None:
@@ -173,21 +177,31 @@ class Catalog:
             self._check_delete(connection, self._look(connection).state, ref, version)
 
     def desired(self) -> Desired:
-        """Return the state that the system should run, as declared at one moment."""
+        """Return the state that the system should run now, as declared at one moment."""
         with self._database.reading() as connection:
             state_of = self._look(connection)
             keys = self.keys.ring(connection)
         state = state_of.state
+        classes, until_s = classes_at(state, self._clock())
         return Desired(
             revision=state_of.revision,
-            classes=tuple(state.class_of(name) for name in state.tenants_with_queries()),
+            classes=classes,
             streams={
                 stream.name: stream.declaration(stream.name) for stream in state.of_kind(StreamDeclaration)
             },
             file=streams_file(brought(state)),
             keys=keys,
             mirrors={mirror.name: mirror for mirror in state.of_kind(MirrorDeclaration)},
+            until_s=until_s,
         )
+
+    def is_desired(self, wanted: Desired) -> bool:
+        """Return True if the system should still run this state: nothing was declared since, and no query has started or ended."""
+        return self.revision() == wanted.revision and self._clock() < wanted.until_s
+
+    def without_ended(self, state: CatalogState) -> CatalogState:
+        """Return the state without the queries that have ended by now and have left their classes."""
+        return without_ended(state, self._clock())
 
     def known(self, before: int = -1) -> Known:
         """Return all declarations, with the keys only if a key has changed since revision `before`."""
@@ -244,7 +258,7 @@ class Catalog:
         with self._database.changing() as connection:
             latest = self._look(connection)
             check_versions(latest.state, versions)
-            documents = completed(latest.state, documents)
+            documents = completed(latest.state, with_starts(latest.state, documents, self._clock()))
             after = applied(latest.state, documents)
             new_changes = changes(latest.state, after, documents)
             latest = self._written(connection, latest, after, new_changes, who)

@@ -251,10 +251,10 @@ class Reconciling(BackgroundThread):
             self._followed.notify_all()
 
     def _look(self) -> bool:
-        """Read the catalog; return True if it has changed."""
+        """Read the catalog; return True if it has changed, or if a query has started or ended."""
         self._catalog.keys.note_used(self._machine.used_keys())
         self._machine.report_caught_up()
-        if self._catalog.revision() == self._wanted.revision:
+        if self._catalog.is_desired(self._wanted):
             return False
         self._wanted = self._catalog.desired()
         return True
@@ -266,13 +266,18 @@ class Reconciling(BackgroundThread):
             name: reduced for name, reduced in self._reduced.items() if named.get(name) == reduced.wanted
         }
         named |= {name: reduced.running for name, reduced in self._reduced.items()}
+        running = self._machine.running()
         # A class without a query that can run is removed.
         nothing = {name for name, reduced in self._reduced.items() if not reduced.running.queries}
+        # When all queries of a class have ended, a running class stays, so that its answers can be read; it is not started again.
+        nothing |= {name for name, class_ in named.items() if not class_.queries}.difference(
+            class_.name for class_ in running.classes
+        )
         desired = replace(
             self._wanted, classes=tuple(class_ for name, class_ in named.items() if name not in nothing)
         )
         problems: list[str] = []
-        for step in steps(desired, self._machine.running()):
+        for step in steps(desired, running):
             problems += self._performed(step)
         return (*problems, *(why for reduced in self._reduced.values() for why in reduced.problems))
 

@@ -128,15 +128,21 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         class_ = self._classes.get(tenant)
         if class_ is None:
             queries = self.queries_of(tenant)
-            read = {source for query in queries for source in query.reads}
-            streams = sorted(filter(None, map(self._stream, read)), key=lambda one: one.place)
-            class_ = self._classes[tenant] = live_class(
-                *self._tenant(tenant),
-                declared(streams, StreamDeclaration),
-                declared(queries, QueryDeclaration),
-                {name for feed in self.of_kind(FeedDeclaration) for name in feed.streams},
-            )
+            class_ = self._classes[tenant] = self.class_with(tenant, queries, queries)
         return class_
+
+    def class_with(
+        self, tenant: str, queries: Iterable[StoredDeclaration], readers: Iterable[StoredDeclaration]
+    ) -> LiveClass:
+        """Return a tenant's class with these queries, and with the streams that the queries in `readers` read."""
+        read = {source for query in readers for source in query.reads}
+        streams = sorted(filter(None, map(self._stream, read)), key=lambda one: one.place)
+        return live_class(
+            *self._tenant(tenant),
+            declared(streams, StreamDeclaration),
+            declared(queries, QueryDeclaration),
+            {name for feed in self.of_kind(FeedDeclaration) for name in feed.streams},
+        )
 
     def checked(self, tenant: str, before: CheckedClass | None = None) -> CheckedClass:
         """Return the tenant's class with planned queries; raise InvalidInput if a query cannot be planned. Plans of `before` are reused."""

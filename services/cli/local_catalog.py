@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from configs.documents.declarations import Document, Ref, hold_warnings, kind_named, ref_named
@@ -11,9 +11,10 @@ from configs.errors import InvalidInput
 from services.catalog import catalog
 from services.catalog.catalog import Catalog, needs_plan
 from services.catalog.redaction import change_told, restored
+from services.catalog.run_times import runs_of
 from services.catalog.state import StoredDeclaration
 from services.ingest.paths import missing_paths
-from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey
+from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, QueryRun
 
 NOT_CHECKED = "no service runs here: delay targets were not checked; `weir plan` checks them"
 Admit = Callable[[Sequence[Document]], Sequence[str]]
@@ -58,7 +59,9 @@ class CatalogHere:
         if tenant is not None:
             self._catalog.get(Ref("Tenant", tenant))
         stored = self._catalog.all(kind_named(kind))
-        return [declared(entry) for entry in stored if tenant in (None, entry.ref.tenant)]
+        entries = [entry for entry in stored if tenant in (None, entry.ref.tenant)]
+        runs = runs_of(self._catalog.state(), [entry.ref for entry in entries], time.time())
+        return [declared(entry, runs.get(entry.ref)) for entry in entries]
 
     def delete(self, kind: str, name: str) -> None:
         self._catalog.delete(ref_named(kind, name), self._who)
@@ -104,5 +107,6 @@ def applied(
     )
 
 
-def declared(one: StoredDeclaration) -> Declared:
-    return Declared(version=one.version, declaration=one.declaration)
+def declared(one: StoredDeclaration, run: Mapping[str, object] | None = None) -> Declared:
+    query_run = None if run is None else QueryRun.model_validate(run)
+    return Declared(version=one.version, declaration=one.declaration, run=query_run)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from configs.durations import HOW_TO_WRITE, seconds_in
 from configs.errors import InvalidInput
 from services.cli.completion import tenants
 
@@ -28,7 +28,6 @@ RecordOption = Annotated[
         help="Folder in which the run's events and decisions are recorded, for `weir sim --replay`."
     ),
 ]
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def confirm(question: str, unasked: InvalidInput) -> None:
@@ -40,7 +39,7 @@ def confirm(question: str, unasked: InvalidInput) -> None:
 
 def seconds_of(text: str, option: str) -> float:
     """Return the seconds of a duration such as 90d, 12h, 30m or 10s; `option` is named in the error message."""
-    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
-    if match is None:
-        raise InvalidInput("this is not a duration", option, text, "write 90d, 12h or 30m")
-    return float(int(match[1]) * UNITS_S[match[2]])
+    seconds = seconds_in(text)
+    if seconds is None:
+        raise InvalidInput("this is not a duration", option, text, HOW_TO_WRITE)
+    return seconds

@@ -14,6 +14,8 @@ from services.common.gateway_trust import GatewayTrust
 # Seconds for which a query repeats calls that the gateway does not accept. After that time the query fails, and is started again.
 PATIENCE_S = 30.0
 CHECKPOINTS = "checkpoints"
+# Files in the folder of a job: the output of Spark's process, and Spark's log.
+OUTPUT, LOG = "spark.out", "spark.log"
 
 
 @dataclass(frozen=True, slots=True)

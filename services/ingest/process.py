@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
-from services.ingest.job import JOB_JSON, IngestJob
+from services.ingest.job import JOB_JSON, OUTPUT, IngestJob
 from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
 # Maximum seconds until killed processes have ended. A killed JVM needs time to free its memory.
 KILLED_S = 9.0
-OUTPUT = "spark.out"
 LOCK = "lock"
 LAST_WORDS = re.compile(r"^(?:Exception in thread \S+ [\w.$]+: |Error: )(.+)$", re.MULTILINE)
 

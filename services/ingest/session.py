@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from configs.documents.spark_streams import SECRET, StreamsFile
+from services.ingest.job import LOG
 
 # Milliseconds that Spark waits for a query to stop. Without this limit, a query with an endless batch would delay the end of the session.
 QUERY_STOP_MS = 3000
@@ -26,7 +27,7 @@ QUERY_STOP_MS = 3000
 JVM_STOP_S = 2.0
 # Number of reports about micro-batches that Spark keeps. Reports that were not polled before are lost.
 REPORTS = 16
-LOG, SCRATCH = "spark.log", "scratch"
+SCRATCH = "scratch"
 LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file

@@ -51,10 +51,10 @@ from services.ingest.feed_supervisor import (
     Supervisor,
     Tick,
 )
-from services.ingest.job import FeedSpec, IngestJob
+from services.ingest.job import LOG, FeedSpec, IngestJob
 from services.ingest.paths import path_of
 from services.ingest.progress import FeedCounts, FeedProgress, State, brief
-from services.ingest.session import LOG, SCRATCH, jvm, start_session, stop_session
+from services.ingest.session import SCRATCH, jvm, start_session, stop_session
 
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16

@@ -1,7 +1,8 @@
 """Checks of a mirror's declaration: its SQL, its stream, its addresses and password, and its keys.
 
 `read_mirror(declaration)` returns the mirror, or raises an InvalidInput that names the wrong field. `profile_of(mirror, keys)`
-returns the interest in each object that is assumed before any use of an object is known.
+returns the interest in each object that is assumed before any use of an object is known, and `floors_of(mirror, keys)` the least
+freshness of each object.
 
 These checks contact no other system. Facts that only the store of the objects knows are checked when the mirror starts.
 """
@@ -27,7 +28,7 @@ from engine.sql.create_mirror import KEYS_MAX, DatabaseOrigin
 
 DATABASES = ("postgresql", "postgres", "sqlite")
 DATABASE_HINT = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-# Maximum number of patterns of a profile. Each pattern is compared with every key.
+# Maximum number of patterns of a clause. Each pattern is compared with every key.
 PATTERNS_MAX = 100
 # Accepted form of an integer key. 01 and +1 are refused: 01 and 1 would be two HTTP addresses, but one row of a table.
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -48,7 +49,9 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
     try:
         check_addresses(mirror, one.password)
         if mirror.keys:
-            profile_of(mirror, checked_keys(mirror, mirror.keys))
+            keys = checked_keys(mirror, mirror.keys)
+            profile_of(mirror, keys)
+            floors_of(mirror, keys)
     except InvalidInput as problem:
         field = problem.field if problem.field.startswith("options") else "sql"
         raise replace(problem, field=field) from None
@@ -144,20 +147,32 @@ def checked_keys(mirror: Mirror, keys: Sequence[str]) -> list[str]:
 
 def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
     """Return the weight of each key: the weight of the first pattern that matches the key, or 1 if no pattern matches."""
-    weights, met = dict.fromkeys(keys, 1.0), set[str]()
-    several = sum(pattern not in weights for pattern, _ in mirror.profile)
+    return numbers_of("PROFILE", mirror.profile, keys, 1.0)
+
+
+def floors_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
+    """Return the least freshness of each key: that of the first pattern that matches the key, or 0 if no pattern matches."""
+    return numbers_of("MIN FRESHNESS", mirror.floors, keys, 0.0)
+
+
+def numbers_of(
+    clause: str, patterns: Sequence[tuple[str, float]], keys: Sequence[str], usual: float
+) -> list[float]:
+    """Return the number of each key: the number of the first pattern that matches the key, or `usual` if no pattern matches."""
+    numbers, met = dict.fromkeys(keys, usual), set[str]()
+    several = sum(pattern not in numbers for pattern, _ in patterns)
     if several > PATTERNS_MAX:
-        title = f"the profile has more than {PATTERNS_MAX} patterns that are not keys"
-        raise InvalidInput(title, "PROFILE", several, "write keys instead of patterns, or fewer patterns")
-    for pattern, weight in mirror.profile:
+        title = f"the clause has more than {PATTERNS_MAX} patterns that are not keys"
+        raise InvalidInput(title, clause, several, "write keys instead of patterns, or fewer patterns")
+    for pattern, number in patterns:
         expression = re.compile(fnmatch.translate(pattern))
-        matching = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
+        matching = [pattern] if pattern in numbers else [key for key in keys if expression.match(key)]
         if not matching:
             raise UnknownName(
-                "the pattern matches no key of the mirror", "PROFILE", pattern, nearest(pattern, keys)
+                "the pattern matches no key of the mirror", clause, pattern, nearest(pattern, keys)
             )
         for key in matching:
             if key not in met:
                 met.add(key)
-                weights[key] = weight
-    return [weights[key] for key in keys]
+                numbers[key] = number
+    return [numbers[key] for key in keys]

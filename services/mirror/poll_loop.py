@@ -23,13 +23,14 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from configs.errors import shown
 from engine.sql.create_mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.mirrors.change_rates import Interests
 from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, PollOutcome
-from services.mirror.mirror_definition import checked_keys, profile_of
+from services.mirror.mirror_definition import checked_keys, floors_of, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
 from services.mirror.row_publisher import MirrorProblems, Problem, Publish, RowPublisher
 from services.results.row_parsing import DOES_NOT_FIT, Brought, of_objects
@@ -44,6 +45,8 @@ HALF_LIFE_S = 3600.0
 USES_WAITING_MAX = 100_000
 # Seconds over which the spent bandwidth is averaged.
 RATE_S = 10.0
+# Maximum number of objects that the status lists with their least freshness.
+FLOORS_SHOWN = 100
 State = Literal["starting", "running", "waiting"]
 Unit = Literal["polls", "bytes"]
 NOTHING = MirrorStatistics(
@@ -90,7 +93,8 @@ class Polling:
         self.keys = checked_keys(mirror, objects.keys())
         self._numbers = {key: number for number, key in enumerate(self.keys)}
         interests = Interests(profile_of(mirror, self.keys), HALF_LIFE_S)
-        self._core = MirrorCore(interests, len(self.keys), mirror.bandwidth, mirror.by_bytes)
+        floors = floors_of(mirror, self.keys)
+        self._core = MirrorCore(interests, len(self.keys), mirror.bandwidth, mirror.by_bytes, floors)
         self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
         self._uses: queue.Queue[str] = queue.Queue(USES_WAITING_MAX)
         self._lock = threading.Lock()
@@ -98,7 +102,7 @@ class Polling:
         self._brought_at = [math.inf] * len(self.keys)
         self._unknown_uses = 0
         self._bytes = 0.0
-        self._statistics = self._core.statistics(0.0)
+        self._statistics, self._floors = self._core.statistics(0.0), list[ObjectFloor]()
         self._spent: deque[tuple[float, float]] = deque()
         """Pairs of a time and the total bandwidth spent until this time, for the last RATE_S seconds."""
 
@@ -115,6 +119,8 @@ class Polling:
             spent = list(self._spent)
         if failure := self._publisher.failure:
             problems = {f"publishing: {failure}": 1} | problems
+        if shortage := shortage_told(self.mirror, self._statistics):
+            problems = {shortage: 1} | problems
         return replace(
             begun(self.mirror),
             state="running",
@@ -125,6 +131,7 @@ class Polling:
             bytes=int(self._bytes),
             spent_per_s=rate_of(spent),
             last_problem=last,
+            floors=self._floors,
         )
 
     def run(self, stop: threading.Event) -> None:
@@ -157,11 +164,20 @@ class Polling:
             publisher.join(LAST_S)
 
     def _tell(self, now: float) -> None:
-        self._statistics = self._core.statistics(now)
+        self._statistics, self._floors = self._core.statistics(now), self._floors_now()
         with self._lock:
             self._spent.append((now, self._statistics.spent))
             while self._spent[0][0] < now - RATE_S:
                 self._spent.popleft()
+
+    def _floors_now(self) -> list[ObjectFloor]:
+        """Return the objects with a least freshness, at most FLOORS_SHOWN: objects that lack most come first."""
+        floors, fresh = self._core.floors, self._core.freshnesses()
+        floored = np.flatnonzero(floors > 0)
+        lacking = floored[np.argsort(fresh[floored] - floors[floored], kind="stable")[:FLOORS_SHOWN]]
+        return [
+            ObjectFloor(self.keys[number], float(floors[number]), float(fresh[number])) for number in lacking
+        ]
 
     def _take_uses(self, now: float) -> None:
         for _ in range(self._uses.qsize()):
@@ -234,6 +250,27 @@ class Polling:
         raise ObjectProblem("; ".join(brought.rejected), fetched.size, ", ".join(misfits))
 
 
+def shortage_told(mirror: Mirror, statistics: MirrorStatistics) -> str:
+    """Return a warning if the bandwidth does not suffice for all least freshnesses, with a bandwidth that does; otherwise an empty text.
+
+    Before every object has been fetched, change rates are mostly unknown, and there is no warning.
+    """
+    if statistics.floor_part == 1 or statistics.held < statistics.objects - statistics.failing:
+        return ""
+    unit = "BYTES PER SECOND" if mirror.by_bytes else "PER SECOND"
+    return (
+        f"MIN FRESHNESS needs more than BANDWIDTH {mirror.bandwidth:.12g} {unit}, so every object gets less than its least freshness;"
+        f" BANDWIDTH {rounded_up(statistics.needed):.12g} {unit} suffices"
+    )
+
+
+def rounded_up(number: float) -> float:
+    """Return the smallest number not below this positive number that is 1, 2 or 5 times a power of ten."""
+    # A warning with a rounded number stays the same while estimates change a little.
+    power = 10.0 ** math.floor(math.log10(number))
+    return next((step * power for step in (1, 2, 5) if step * power >= number), 10 * power)
+
+
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
     """Return the bandwidth spent per second between the first and the last pair. A pair is (time, bandwidth spent until then).
 
@@ -243,6 +280,15 @@ def rate_of(spent: Sequence[tuple[float, float]]) -> float:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]
     return max(0.0, after - before) / (now - since)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFloor:
+    """Least freshness of an object, and the freshness that its polls are expected to give."""
+
+    key: str
+    least: float
+    expected: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +313,8 @@ class MirrorProgress:
     spent_per_s: float = 0.0
     """Bandwidth spent per second, over the last RATE_S seconds."""
     last_problem: Problem | None = None
+    floors: Sequence[ObjectFloor] = ()
+    """Objects with a least freshness, at most FLOORS_SHOWN: objects that lack most come first."""
 
     def as_json(self) -> dict[str, Any]:
         fields = asdict(self)

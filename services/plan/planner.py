@@ -63,6 +63,7 @@ class Planner:
         after = applied(before, documents)
         check_rates(rates, after)
         names = touched(documents)
+        before, after = self.catalog.without_ended(before), self.catalog.without_ended(after)
         with failing_as_away():
             measured, why = self._measured(frozenset(names))
             situation = situation_of(

@@ -18,6 +18,14 @@ class ServiceModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
+class QueryRun(ServiceModel):
+    """State of a query with a start or an end: `waiting`, `active` or `ended`. The queries that it reads can limit both times."""
+
+    state: str
+    start: datetime | None = None
+    stop: datetime | None = None
+
+
 class Declared(ServiceModel):
     """Declaration with its present version."""
 
@@ -25,6 +33,8 @@ class Declared(ServiceModel):
     declaration: Declaration = Field(alias="document", discriminator="kind")
     warnings: str = ""
     """Warnings about a change, for example classes that would miss their delay targets."""
+    run: QueryRun | None = None
+    """Run time of a query in a list of queries; None without a start or an end."""
 
     @property
     def ref(self) -> Ref:

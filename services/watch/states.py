@@ -6,7 +6,7 @@ A class is in the first state of this table with a true condition.
 |---|---|
 | given up | A unit of the class cannot be started, and is not tried again until the declaration changes. |
 | failing | A stream cannot be read, or answers cannot be written. |
-| no queries | The class has no queries. |
+| no queries | No query of the class runs now. |
 | starting | No unit of the class has reported yet. |
 | idle | The class has no input and sleeps. |
 | starved | Tuples wait, no answer has come in the last seconds, and the queue hardly shrinks. |
@@ -101,7 +101,7 @@ def condition_of(
             more = f" (and {len(texts) - 1} more shards)" if len(texts) > 1 else ""
             return Condition(state, f"{texts[0]}{more}; {remedy}")
     if not settings.queries and (asleep or not units):
-        return Condition(ClassState.NO_QUERIES, "it has no queries")
+        return Condition(ClassState.NO_QUERIES, "it has no queries that run now")
     if not units:
         return NOT_REPORTED
     if asleep:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from scheduler.mirrors.change_rates import REMEMBERED, ChangeRates, Interests, fresh_part
 from scheduler.mirrors.freshening import perceived_freshness, refreshes
-from scheduler.mirrors.poller import BURST_S, RETRY_S, MirrorCore, PollOutcome
+from scheduler.mirrors.poller import BURST_S, RETRY_S, MirrorCore, MirrorStatistics, PollOutcome
 
 # -- estimates of change rates ----------------------------------------------------------------------------------
 
@@ -202,6 +202,40 @@ def test_all_objects_are_fetched_once_before_any_is_fetched_again() -> None:
     for one in range(3):
         core.polled(one, 0.0, PollOutcome.CHANGED, 1.0, 3.0)
     assert core.statistics(3.0).held == 3
+
+
+def polls_of_a_rare_object(floor: float, bandwidth: float) -> tuple[int, MirrorStatistics]:
+    """Poll one object in much use and one in little use, which change equally often; return the polls of the latter in 300 s."""
+    core, now, polls = MirrorCore(Interests([1e6, 1], 60.0), 2, bandwidth, floors=[0.0, floor]), 0.0, 0
+    rng = np.random.default_rng(3)
+    changed_at, seen_at = [0.0, 0.0], [-1.0, -1.0]
+    while now < 600:
+        changed_at = [now if rng.random() < 0.02 else at for at in changed_at]
+        one = core.due(now)
+        if one is not None:
+            polls += one == 1 and now > 300
+            is_new = changed_at[one] > seen_at[one]
+            seen_at[one] = now
+            core.polled(one, now, PollOutcome.CHANGED if is_new else PollOutcome.UNCHANGED, 1.0, now)
+        now += 0.02
+    return polls, core.statistics(now)
+
+
+def test_object_in_little_use_keeps_its_least_freshness() -> None:
+    rarely, starved = polls_of_a_rare_object(0.0, 4.0)
+    often, kept = polls_of_a_rare_object(0.5, 4.0)
+    # Both objects change once per second. A copy that is fresh half of the time needs a poll every 1.6 s.
+    assert rarely < 60
+    assert often == pytest.approx(300 / 1.6, rel=0.3)
+    assert (starved.floored, kept.floored, kept.floor_part) == (0, 1, 1.0)
+    assert 0.4 < kept.needed < 0.9
+
+
+def test_least_freshness_beyond_the_bandwidth_is_reduced_and_the_needed_bandwidth_is_shown() -> None:
+    _, short = polls_of_a_rare_object(0.9, 2.0)
+    assert short.floor_part < 0.9
+    assert short.below_floor == 1
+    assert short.needed == pytest.approx(5.0, rel=0.4)
 
 
 def test_the_wait_before_a_failing_object_is_polled_again_doubles_each_time() -> None:

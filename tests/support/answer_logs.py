@@ -73,6 +73,12 @@ class ClassLog:
         steps = (QueryRemoved("q"), QueryAdded("q", SQL))
         self._append(Commit(steps, tuple(answers), dict(self.given)))
 
+    def remove(self, last: int = 0) -> None:
+        """Remove the query `q`, in one commit with its last answers."""
+        answers = [self._answered("q", last)] if last else []
+        del self.given["q"]
+        self._append(Commit((QueryRemoved("q"),), tuple(answers), dict(self.given)))
+
     def close(self) -> None:
         self.log.close()
 

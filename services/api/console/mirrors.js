@@ -12,6 +12,7 @@ function states(one) {
   if (one.state === "waiting") return [["bad", "cannot start"]];
   if (one.state === "starting") return [["warned", "starting"]];
   if (one.failing) return [["warned", `polls of ${whole(one.failing)} of ${whole(one.objects)} objects fail`]];
+  if (one.floor_part < 1) return [["warned", "too little bandwidth for MIN FRESHNESS"]];
   return [["good", "polling"]];
 }
 

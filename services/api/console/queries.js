@@ -5,7 +5,7 @@ import { changeForm, savedNotice } from "./change.js";
 import { confirmed } from "./confirm.js";
 import { by, empty, h, problemBox, reveal, say, setText, show } from "./dom.js";
 import { Fields } from "./fields.js";
-import { ms, percent, times, whole } from "./format.js";
+import { moment, ms, percent, times, whole } from "./format.js";
 import { given, input, numberOf, pointsOf, pointsText, textOf } from "./inputs.js";
 import { Polling } from "./polling.js";
 import { Results } from "./results.js";
@@ -17,6 +17,13 @@ const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
 /** Describes the rows that failed in a query or found no room there, with the most frequent reason. */
 const failedInWords = (one) =>
   one?.failed ? `${percent(one.failed_now)} of its rows failed in the last minute of input, ${whole(one.failed)} in total: ${one.failed_reason}. ` : "";
+
+/** Returns when a query runs, such as "waiting until 2026-11-21 08:00:00"; an empty text for a query without a start and an end. */
+function runInWords({ run }) {
+  if (run?.state === "waiting") return `waiting until ${moment(run.start)}`;
+  if (run?.state === "ended") return `ended at ${moment(run.stop)}`;
+  return run?.stop ? `until ${moment(run.stop)}` : "";
+}
 
 function inWords(one) {
   if (!one?.answers) return failedInWords(one);
@@ -43,7 +50,7 @@ export function queriesView({ me, go }) {
 
   async function look(signal) {
     items = await all("/v1/queries", { signal });
-    const now = JSON.stringify(items.map((one) => [nameOf(one), one.version]));
+    const now = JSON.stringify(items.map((one) => [nameOf(one), one.version, one.run?.state]));
     if (now !== seen) {
       seen = now;
       draw();
@@ -78,7 +85,8 @@ export function queriesView({ me, go }) {
     h("button", { type: "button", class: "primary", onclick: () => go("onboard") }, me.is_admin ? "Onboard a tenant" : "Add a query"));
 
   const pick = (one) => h("button", { type: "button", "aria-current": nameOf(one) === wanted ? "true" : null, onclick: () => choose(nameOf(one)) },
-    h("b", {}, nameOf(one)), h("span", { class: "sql" }, one.document.sql));
+    h("b", {}, nameOf(one)), h("span", { class: "sql" }, one.document.sql),
+    one.run && h("span", { class: "muted" }, runInWords(one)));
 
   function choose(name) {
     go("queries", name);

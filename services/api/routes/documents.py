@@ -5,6 +5,7 @@ Reads are answered from memory. A document is returned as it was declared, witho
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -39,6 +40,7 @@ from services.api.schemas import (
 )
 from services.api.service import Service
 from services.catalog.redaction import without_secrets
+from services.catalog.run_times import runs_of
 
 SESSION = Ref("Session", "spark")
 LIMIT, LIMIT_MAX = 100, 10_000
@@ -108,6 +110,14 @@ class VisibleKind:
     def shown(self, caller: Caller, entry: SnapshotEntry) -> bytes:
         """Return the document as the caller may see it: only administrators see the source of a stream."""
         return entry.document if caller.is_admin else entry.public
+
+    def runs(self, entries: Sequence[SnapshotEntry]) -> dict[Ref, bytes]:
+        """Return the JSON field `run` of each query that has a start or an end."""
+        refs = [entry.ref for entry in entries]
+        return {
+            ref: b',"run":%b' % orjson.dumps(run, option=orjson.OPT_UTC_Z)
+            for ref, run in runs_of(self._service.snapshot.now.state, refs, time.time()).items()
+        }
 
     def _check(self, caller: Caller, name: str | None = None) -> None:
         match self._kind:
@@ -325,8 +335,10 @@ def listed(
 ) -> Response:
     shown_entries = page(entries, -1 if after is None else int(after), limit)
     is_last = not shown_entries or shown_entries[-1] is entries[-1]
+    runs = reading.runs(shown_entries)
     items = b",".join(
-        b'{"version":%d,"document":%b}' % (entry.stored.version, reading.shown(caller, entry))
+        b'{"version":%d,"document":%b%b}'
+        % (entry.stored.version, reading.shown(caller, entry), runs.get(entry.ref, b""))
         for entry in shown_entries
     )
     following = b"null" if is_last else b'"%d"' % shown_entries[-1].stored.place

@@ -7,6 +7,7 @@ decisions and operators are requested from the coordinator and the class's host.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from importlib.metadata import version
@@ -53,6 +54,7 @@ from services.api.live_models import (
 )
 from services.api.problems import NotRunning, responses
 from services.api.service import Service, running
+from services.catalog.run_times import RunState, spans
 from services.watch.accounts import accounts
 from services.watch.class_views import ClassView, as_json, unit_lines
 from services.watch.loans import lending
@@ -221,6 +223,9 @@ def naming_for(caller: Caller, tenant: str) -> Naming:
 
 def not_running(service: Service, tenant: str) -> Condition:
     """Return the state of a tenant without a running class."""
+    run_times = spans(service.snapshot.now.state, tenant)
+    if run_times and not any(span.state(time.time()) is RunState.ACTIVE for span in run_times.values()):
+        return Condition(ClassState.NO_QUERIES, "its queries wait for their start, or have ended")
     if service.snapshot.now.queries.get(tenant):
         return Condition(ClassState.STARTING, "its queries are being started")
     return Condition(ClassState.NO_QUERIES, "it has no queries")

@@ -55,6 +55,16 @@ class MirrorProblem(AnswerModel):
     at: datetime
 
 
+class FlooredObject(AnswerModel):
+    """Object of a mirror with a least freshness."""
+
+    key: str
+    least: Fraction
+    """Least freshness of the object, as MIN FRESHNESS declares it."""
+    expected: Fraction
+    """Freshness of the object that is expected from its poll frequency and its estimated change rate."""
+
+
 class MirrorStatus(MirrorView):
     """Status of a mirror at this moment. Counts start when its polling starts."""
 
@@ -84,6 +94,16 @@ class MirrorStatus(MirrorView):
     problems: dict[str, int]
     """Number of occurrences of each problem of the mirror, the most frequent problem first."""
     last_problem: MirrorProblem | None
+    floored: Count
+    """Number of objects with a least freshness."""
+    below_floor: Count
+    """Number of objects with an expected freshness below their least freshness."""
+    needed: NonNegative
+    """Bandwidth that the least freshnesses of all objects need, in `unit` per second."""
+    floor_part: Fraction
+    """Part of its least freshness that each object gets; below 1 if the bandwidth does not suffice."""
+    floors: list[FlooredObject]
+    """At most 100 objects with a least freshness; objects that lack most come first."""
 
 
 class MirrorStatuses(AnswerModel):

@@ -20,10 +20,18 @@ from rich.live import Live
 
 from configs.classes.live_class import LiveSettings
 from configs.classes.managers import MANAGERS, known_manager
+from configs.documents.spark_streams import StreamsFile
 from configs.errors import InvalidInput
 from services.cli.commands.ingest import ended_by_signal
 from services.cli.commands.sim import DEFAULT_MANAGER, make_folder
-from services.cli.demonstration.demo_feed import NICENESS, Feeds, inputs, streams_file, write_rows
+from services.cli.demonstration.demo_feed import (
+    NICENESS,
+    Feeds,
+    inputs,
+    logs_kept,
+    streams_file,
+    write_rows,
+)
 from services.cli.demonstration.demo_plan import (
     SCENARIOS,
     DemoScenario,
@@ -37,7 +45,7 @@ from services.cli.shared_options import RecordOption
 from services.cli.tables.class_tables import class_view_table
 from services.cli.tables.outcome_tables import outcome_tables
 from services.cli.tables.sheet import Sheet, screen
-from services.ingest.java import find_java
+from services.ingest.java import Java, find_java
 from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
 from sim.outcome.outcome import Outcome
@@ -55,7 +63,7 @@ SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
 LOAD_LEAST, LOAD_MOST = 0.01, 10.0
 LANE_PART_LEAST = 0.01
 EXIT_BROKEN = 1
-ROWS = "rows.parquet"
+ROWS, INGEST = "rows.parquet", "ingest"
 # Maximum number of tuples per train, below the default: a lane of the demonstration is slow, because it has only a part of a processor.
 TRAIN_MAX = 1_000
 # Length of a round in ms, above the default: in shorter rounds, a class with a tenth of a slow lane would get very short slices.
@@ -108,6 +116,8 @@ class DemoOptions:
     load: float
     seconds: float
     settings: LiveSettings
+    report: Path
+    """Folder of the HTML report, and of Spark's logs if Spark fails."""
     record: Path | None
     prometheus: bool
 
@@ -133,14 +143,7 @@ def demo(
     if record is not None:
         make_folder("--record", record)
     if result_path is not None:
-        if result_path.is_dir():
-            raise InvalidInput(
-                "the path of the report is a folder, not a file",
-                "--result",
-                str(result_path),
-                "name a file in this folder",
-            )
-        make_folder("--result", result_path.parent)
+        check_result(result_path)
     lane_part = checked(
         preset.lane_part if lane_part is None else lane_part, "--lane-part", LANE_PART_LEAST, 1.0
     )
@@ -157,6 +160,7 @@ def demo(
         load=load,
         seconds=seconds,
         settings=settings,
+        report=report,
         record=record,
         prometheus=prometheus,
     )
@@ -197,13 +201,11 @@ def demonstrate(
         classes, plan = live_classes(preset), rates(parts, calibration.tuples_per_s)
         with phase("Spark") as note:
             watched.host(classes)
-            endpoint = watched.system.endpoint(watched.node)
-            assert endpoint is not None
             file = streams_file(classes, plan, options.seconds, folder / ROWS)
-            door = GatewayAddress(endpoint, watched.system.ingest_key)
-            process = IngestProcess(IngestJob(file, door, folder / "ingest", java.home, NICENESS))
-            feeds = Feeds(watched.system, watched.node, running.enter_context(process), classes)
-            feeds.wait_flowing()
+            with logs_kept(folder / INGEST, options.report):
+                process = running.enter_context(ingest_process(watched, file, folder / INGEST, java))
+                feeds = Feeds(watched.system, watched.node, process, classes)
+                feeds.wait_flowing()
             note(f"{len(classes)} feeds are running")
         scrape = None
         if options.prometheus:
@@ -233,6 +235,14 @@ def demonstrate(
         with phase("stop"):
             running.close()
     return outcome, panels
+
+
+def ingest_process(watched: Watched, file: StreamsFile, folder: Path, java: Java) -> IngestProcess:
+    """Return the process that runs the feeds of `file` in Spark, with its logs in the folder; it is not started yet."""
+    endpoint = watched.system.endpoint(watched.node)
+    assert endpoint is not None
+    door = GatewayAddress(endpoint, watched.system.ingest_key)
+    return IngestProcess(IngestJob(file, door, folder, java.home, NICENESS))
 
 
 def begun(
@@ -277,6 +287,14 @@ def write_result(
     if panels is not None:
         result["prometheus"] = panels.told()
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def check_result(path: Path) -> None:
+    """Make the folder of the result's file; raise InvalidInput if the path is itself a folder."""
+    if path.is_dir():
+        title = "the path of the report is a folder, not a file"
+        raise InvalidInput(title, "--result", str(path), "name a file in this folder")
+    make_folder("--result", path.parent)
 
 
 def checked(value: float, option: str, least: float, most: float) -> float:

@@ -16,7 +16,7 @@ from services.cli.service_location import service
 from services.cli.tables.sheet import FormatOption, Sheet, screen, table_of
 from services.cli.tables.state_log import States, mirror_problems, mirror_states
 from services.mirror.doors import RemoteDoor
-from services.mirror.mirror_definition import check_hosts, checked_keys, profile_of
+from services.mirror.mirror_definition import check_hosts, checked_keys, floors_of, profile_of
 from services.mirror.mirror_threads import Mirrors, declare, mirrors_in
 from services.mirror.objects import objects_of
 from services.mirror.poll_loop import MirrorProgress
@@ -98,6 +98,7 @@ def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
         try:
             keys = checked_keys(mirror, objects.keys())
             profile_of(mirror, keys)
+            floors_of(mirror, keys)
         finally:
             objects.close()
         columns = ", ".join(f"{field.name} {field.type}" for field in mirror.columns.fields)

@@ -29,11 +29,33 @@ from services.watch.losses import FAILED_LEAST
 
 STDIN = "-"
 
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Time, with time zone, from which the query runs: 2026-11-21T08:00:00Z.",
+        show_default="at once",
+    ),
+]
+StopOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Time, with time zone, at which the query ends.",
+        show_default="when the query is removed",
+    ),
+]
+LifetimeOption = Annotated[
+    str | None,
+    typer.Option(help="Time from the start of the query to its end, such as 2h, instead of --stop."),
+]
+
 query = CommandGroup(help="Add, list and remove the queries of tenants.", no_args_is_help=True)
 
 
 @query.command()
 def add(
+    *,
     name: Annotated[
         str,
         typer.Argument(metavar="TENANT/QUERY", help=QUERY_HELP),
@@ -60,14 +82,19 @@ def add(
             show_default="1",
         ),
     ] = None,
+    start: StartOption = None,
+    stop: StopOption = None,
+    lifetime: LifetimeOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Add a query, or change its statement. Answers begin within seconds."""
+    """Add a query, or change its statement. Answers begin within seconds, or after --start."""
     data: dict[str, object] = {"kind": "Query", "sql": sql_of(sql, file)}
     if utility is not None:
         data["utility"] = points_in(utility, "--utility")
     if weight is not None:
         data["weight"] = weight
+    times = {"start": start, "stop": stop, "lifetime": lifetime}
+    data |= {name: text for name, text in times.items() if text is not None}
     with declarations() as weir:
         ref = ref_named("Query", named_query(weir, "Query", name))
         data |= {"tenant": ref.tenant, "name": ref.name}

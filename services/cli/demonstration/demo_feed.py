@@ -5,8 +5,11 @@ Feeds begin before the scenario, at a low rate, because Spark's first micro-batc
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +19,11 @@ import pyarrow.parquet as pq
 
 from configs.classes.live_class import LiveClass
 from configs.documents.spark_streams import StreamsFile
+from configs.errors import Away, WeirError
 from configs.scenario import w11
 from configs.scenario.arrivals import StepArrivals
 from configs.yaml_loading import parse_model
+from services.ingest.job import LOG, OUTPUT, IngestJob
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 from services.race import w11_workload as workload
@@ -37,6 +42,7 @@ LEAD_PART = 0.2
 TRIGGER_MS = 50
 # Delay in seconds beyond which a feed skips overdue rows. So the feed sends no burst of old rows after a long pause of Spark.
 CATCH_UP_S = 0.3
+# Maximum seconds until each feed has brought a row. Spark's first micro-batches take some ten seconds on busy processors.
 FLOWING_S = 60.0
 LOOK_S = 0.1
 # Two threads let Spark work for one feed while another feed waits for its Python process.
@@ -125,6 +131,31 @@ class FeedTotals:
     """Tuples that were sent or skipped, as last reported by Spark."""
 
 
+def no_rows(waiting: Sequence[FeedProgress], job: IngestJob, after_s: float) -> Away:
+    """Return the error that Spark has brought no rows of some feeds, with everything that a user can check."""
+    why = "".join(f"; {feed.feed}: {feed.last_error}" for feed in waiting if feed.last_error)
+    names = ", ".join(feed.feed for feed in waiting)
+    load, processors = os.getloadavg()[0], os.cpu_count()
+    return Away(
+        f"Spark runs, but has brought no row of {names} after {after_s:g} s{why}",
+        hint=f"end other programs if no processor is free (load {load:.1f} on {processors} processors); check that Spark supports the"
+        f" Java in {job.java_home}, or set JAVA_HOME; see {job.folder / OUTPUT} and {job.folder / LOG}",
+    )
+
+
+@contextmanager
+def logs_kept(folder: Path, kept: Path) -> Iterator[None]:
+    """If an error of Weir ends the `with` block, copy Spark's logs from its temporary folder to the folder `kept`, and name the copies in the error."""
+    try:
+        yield
+    except WeirError as problem:
+        for name in (OUTPUT, LOG):
+            if (folder / name).is_file():
+                shutil.copy(folder / name, kept / name)
+        problem.hint = problem.hint.replace(str(folder), str(kept))
+        raise
+
+
 class Feeds:
     """Spark feeds of the classes, with their progress and the counts of the node's gateway."""
 
@@ -149,15 +180,15 @@ class Feeds:
             {name: offsets[name]["row"] if name in offsets else 0 for name in self._streams},
         )
 
-    def wait_flowing(self) -> float:
-        """Wait until all feeds bring rows, and return the moment, by the monotonic clock, at which the scenario begins."""
-        until = time.monotonic() + FLOWING_S
-        while waiting := [name for name, feed in self.progress().items() if feed.rows == 0]:
+    def wait_flowing(self, most_s: float = FLOWING_S) -> float:
+        """Wait until all feeds bring rows, and return the moment, by the monotonic clock, at which the scenario begins.
+
+        Raise Away if a feed has brought no row after `most_s` seconds.
+        """
+        until = time.monotonic() + most_s
+        while waiting := [feed for feed in self.all() if feed.rows == 0]:
             if time.monotonic() > until:
-                why = [feed.last_error for feed in self._process.progress() if feed.last_error]
-                raise TimeoutError(
-                    f"no rows of {', '.join(waiting)} have arrived after {FLOWING_S:g} s: {why}"
-                )
+                raise no_rows(waiting, self._process.job, most_s)
             time.sleep(LOOK_S)
         since: float = max(feed.offsets[0]["began_us"] for feed in self._process.progress()) / 1e6
         return time.monotonic() - (time.time() - since) + LEAD_S

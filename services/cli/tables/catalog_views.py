@@ -16,7 +16,7 @@ from configs.classes.utility import told as utility_told
 from configs.documents.declarations import name_of
 from configs.numbers import UNKNOWN, ago, exact
 from services.cli.tables.sheet import Output, Sheet, screen
-from services.remote.models import Declared
+from services.remote.models import Declared, QueryRun
 
 OutputOption = Annotated[
     Output,
@@ -46,11 +46,19 @@ def declarations_table(
 ) -> Sheet:
     """Return a table with a line per declaration; for tenants, `states` are the states of their classes, if known."""
     columns = COLUMNS[kind]
-    heads = ("name", *columns, *(() if states is None else ("state",)), "version")
+    is_limited = any(entry.run is not None for entry in stored)
+    heads = (
+        "name",
+        *columns,
+        *(("runs",) if is_limited else ()),
+        *(() if states is None else ("state",)),
+        "version",
+    )
     rows = (
         (
             name_of(entry.ref),
             *(cell(value_in(entry.declaration)) for value_in in columns.values()),
+            *((run_told(entry.run),) if is_limited else ()),
             *(() if states is None else (states.get(entry.declaration.name, "not running"),)),
             str(entry.version),
         )
@@ -98,6 +106,18 @@ COLUMNS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
         "until": lambda notice: UNKNOWN if notice.until is None else notice.until.isoformat(),
     },
 }
+
+
+def run_told(run: QueryRun | None) -> str:
+    """Return when a query runs, such as `waiting until 2026-11-21T08:00:00Z`."""
+    match run:
+        case QueryRun(state="waiting"):
+            return f"waiting until {moment(run.start)}"
+        case QueryRun(state="ended"):
+            return f"ended at {moment(run.stop)}"
+        case QueryRun(stop=datetime()):
+            return f"until {moment(run.stop)}"
+    return UNKNOWN
 
 
 def cell(value: object) -> str:

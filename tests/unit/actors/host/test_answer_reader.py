@@ -67,12 +67,39 @@ def test_query_has_no_answers_before_the_commit_that_adds_it(log: ClassLog, read
 def test_answers_of_a_removed_query_stay_readable_while_they_are_kept(
     log: ClassLog, reader: AnswerReader
 ) -> None:
-    log.commit(10)
-    del log.given["q"]
-    log.commit(5, "other")
-    assert (reader.given("q"), answer_rows(reader, "q")) == (0, rows(0, 10))
+    for _ in range(100):
+        log.commit(10)
+        log.commit(1, "other")
+    log.remove(last=3)
+    for _ in range(100):
+        log.commit(5, "other")
+    assert (reader.given("q"), reader.kept("q")) == (1003, (0, 1003))
+    assert answer_rows(reader, "q") == rows(0, 1003)
+    assert answer_rows(reader, "q", after=995) == rows(996, 1003)
+    found = reader.some("q", 1001, 10)
+    assert (found.first, found.following) == (1001, 1003)
+    assert reader.some("q", 1003, 10).answers == ()
     with pytest.raises(UnknownName, match="no query of this name"):
         answer_rows(reader, "none")
+
+
+def test_removed_query_keeps_the_number_of_its_answers_when_its_answers_are_deleted(
+    dirs: RunDirs, log: ClassLog, reader: AnswerReader
+) -> None:
+    log.commit(10)
+    log.remove()
+    log.commit(1, "other")
+    assert reader.given("q") == 10
+    while log.log.next < 3 or reader.some("q", 0, 1).answers:
+        log.commit(300, "other")
+    assert (reader.given("q"), answer_rows(reader, "q")) == (10, [])
+    assert AnswerReader(dirs, "gold").given("q") == 0
+
+
+def test_query_without_answers_has_none_after_its_removal(log: ClassLog, reader: AnswerReader) -> None:
+    log.commit(1, "other")
+    log.remove()
+    assert (reader.given("q"), answer_rows(reader, "q")) == (0, [])
 
 
 def test_a_read_of_answers_begins_at_the_requested_row_and_has_at_most_the_requested_number(

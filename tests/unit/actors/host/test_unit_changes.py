@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from actors.host.answer_reader import AnswerReader
 from actors.host.inbox import ArrivedPiece
 from actors.host.unit import HostedUnit
 from actors.log.commit_format import answers_of, is_snapshot
@@ -101,6 +102,28 @@ def test_a_class_stops_reading_a_stream_when_its_last_query_over_the_stream_is_r
         assert not unit.hosted.replay.mismatches
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
     assert answers(dirs, "qb") == [0, 1, 2]
+
+
+def test_answers_stay_readable_when_all_queries_have_ended_also_after_a_restart(dirs: RunDirs) -> None:
+    ended = declared(queries={})
+    with opened(dirs, declared()) as unit:
+        arrive(unit, "a", 0)
+        arrive(unit, "b", 0)
+        work(unit)
+        unit.become(changed(unit, ended))
+        assert unit.streams_changed() == ([], ["a", "b"])
+        assert not unit.has_input()
+    for _ in range(2):
+        reader = AnswerReader(dirs, "t")
+        assert [reader.given(query) for query in QUERIES] == [3, 3]
+        assert [reader.some(query, 1, 10).following for query in QUERIES] == [3, 3]
+        with opened(dirs, ended) as unit:
+            work(unit)
+            assert not unit.hosted.queries.by_name
+    with opened(dirs, declared()) as unit:
+        work(unit)
+        # A query that begins again has none of its earlier answers.
+        assert [reader.given(query) for query in QUERIES] == [0, 0]
 
 
 @pytest.mark.parametrize("at_rest", [True, False])

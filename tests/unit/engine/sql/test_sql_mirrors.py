@@ -36,6 +36,13 @@ def test_a_mirror_of_a_database_is_parsed_with_its_clauses_in_any_order() -> Non
     assert parse_create_mirror(sql) == expected
 
 
+def test_the_least_freshness_is_one_number_or_a_number_per_pattern() -> None:
+    assert parse_create_mirror(PRICES).floors == ()
+    assert parse_create_mirror(f"{PRICES} MIN FRESHNESS 0.5").floors == (("*", 0.5),)
+    floors = parse_create_mirror(f"{PRICES} min freshness ('a' 0.9, '*' 0.25)").floors
+    assert floors == (("a", 0.9), ("*", 0.25))
+
+
 def test_the_stream_of_a_mirror_adds_changed_at_and_seen_at() -> None:
     mirror = parse_create_mirror(PRICES)
     assert mirror.stream == parse_create_stream(mirror.stream_sql)
@@ -71,6 +78,10 @@ HTTP = "FROM HTTP 'http://h/{key}' "
         ("CREATE MIRROR m (k string) FROM DATABASE 'x'", "TABLE is missing"),
         (f"CREATE MIRROR m (k string) {HTTP}SOMETIMES", "not a clause of CREATE MIRROR"),
         (f"CREATE MIRROR m (k string) {HTTP}PROFILE ('a')", "a number is missing"),
+        (f"CREATE MIRROR m (k string) {HTTP}MIN FRESHNESS", "a number is missing"),
+        (f"CREATE MIRROR m (k string) {HTTP}MIN FRESHNESS 0", "this number must be above 0 and at most 0.99"),
+        (f"CREATE MIRROR m (k string) {HTTP}MIN FRESHNESS ('a' 0.5, 'b' 1)", "this number must be above 0 and at most 0.99"),
+        (f"CREATE MIRROR m (k string) {HTTP}MIN FRESHNESS 0.5 MIN FRESHNESS 0.6", "MIN FRESHNESS is given twice"),
     ],
 )  # fmt: skip
 def test_an_invalid_mirror_is_refused_with_the_place(sql: str, message: str) -> None:

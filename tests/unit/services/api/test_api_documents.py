@@ -221,6 +221,23 @@ def test_pages_of_a_list_continue_where_the_previous_page_ended(api: Api) -> Non
     assert api("GET", "/v1/tenants/acme/queries").json()["items"] == [whole["items"][0], rest["items"][1]]
 
 
+def test_list_of_queries_shows_when_a_query_runs(api: Api) -> None:
+    path = "/v1/tenants/acme/queries"
+    odd = {"sql": "SELECT * FROM ticks", "start": "2999-11-21T09:00:00+01:00", "lifetime": "2h"}
+    assert api("PUT", f"{path}/odd", odd).json()["start"] == "2999-11-21T08:00:00Z"
+    api("PUT", f"{path}/past", {"sql": "SELECT * FROM ticks", "stop": "2020-01-01T00:00:00Z"})
+    api("PUT", f"{path}/ever", {"sql": "SELECT * FROM ticks"})
+    items = {item["document"]["name"]: item.get("run") for item in api("GET", path).json()["items"]}
+    assert items == {
+        "odd": {"state": "waiting", "start": "2999-11-21T08:00:00Z", "stop": "2999-11-21T10:00:00Z"},
+        "past": {"state": "ended", "start": None, "stop": "2020-01-01T00:00:00Z"},
+        "ever": None,
+    }
+    assert api("GET", "/v1/queries", who="acme").json()["items"] == api("GET", path).json()["items"]
+    refused = api("PUT", f"{path}/odd", odd | {"lifetime": "0s"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "#/lifetime")
+
+
 def test_secrets_are_hidden_and_kept_when_the_shown_document_is_put(api: Api) -> None:
     feed, session = api("GET", "/v1/feeds/sensors").json(), api("GET", "/v1/session").json()
     options = {"subscribe": "t", "kafka.bootstrap.servers": "broker:9092"}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.classes.live_class import LiveClass
-from configs.documents.declarations import MirrorDeclaration, documents_of
+from configs.documents.declarations import MirrorDeclaration, Ref, documents_of
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import Away, InvalidInput
 from engine.class_.admission import checked
@@ -34,6 +34,7 @@ from services.catalog.reconcile import (
 )
 from services.common.weir_home import Home
 from services.ingest.keys import KeyRing
+from tests.support.clock import Clock
 
 WAIT_S = 60.0
 LOOK_S = 0.01
@@ -194,6 +195,30 @@ def test_system_follows_the_catalog_also_after_a_restart(tmp_path: Path) -> None
         again = Machine()
         with Reconciling(catalog, again, LOOK_S):
             assert again.now == machine.now
+
+
+def test_query_starts_and_ends_at_its_times_also_after_a_restart(tmp_path: Path) -> None:
+    clock, home = Clock(), Home(tmp_path)
+    timed = DOCUMENTS.replace("sql:", "start: 1970-01-01T00:03:20Z, stop: 1970-01-01T00:05:00Z, sql:")
+    with closing(Catalog(home, clock)) as catalog:
+        machine = Machine()
+        with Reconciling(catalog, machine, LOOK_S) as reconciling:
+            catalog.apply(documents_of(timed), "x")
+            assert reconciling.wait_enacted(WAIT_S)
+            assert has_classes()(machine.now)
+            clock.now = 200.0
+            machine.wait(lambda now: [list(class_.queries) for class_ in now.classes] == [["q"]])
+    with closing(Catalog(home, clock)) as catalog:
+        with Reconciling(catalog, machine, LOOK_S):
+            clock.now = 400.0
+            # The class stays without queries, so that the answers of its ended query can be read.
+            machine.wait(lambda now: [list(class_.queries) for class_ in now.classes] == [[]])
+        new_machine = Machine()
+        with Reconciling(catalog, new_machine, LOOK_S):
+            assert has_classes()(new_machine.now)
+        with Reconciling(catalog, machine, LOOK_S):
+            catalog.delete(Ref("Query", "q", "a"), "x")
+            machine.wait(has_classes())
 
 
 def test_failed_change_of_the_system_is_reported_and_other_changes_are_made(tmp_path: Path) -> None:

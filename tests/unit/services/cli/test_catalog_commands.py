@@ -161,6 +161,31 @@ def test_a_utility_graph_is_added_to_a_query_changed_and_removed(weir: Terminal)
     assert "utility" not in yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])
 
 
+def test_queries_are_listed_with_their_starts_and_ends(weir: Terminal) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    sql = "SELECT x FROM ticks"
+    assert "runs" not in weir("query", "ls")[1]
+    assert weir("query", "add", "acme/q", sql, "--start", "2999-11-21T08:00:00Z", "--lifetime", "2h")[0] == 0
+    assert weir("query", "add", "acme/r", sql, "--stop", "2020-01-01T00:00:00Z")[0] == 0
+    assert weir("query", "add", "acme/s", sql, "--stop", "2999-01-01T00:00:00Z")[0] == 0
+    assert weir("query", "add", "acme/t", sql)[0] == 0
+    lines = weir("query", "ls", "acme", "-o", "wide")[1].splitlines()
+    told = {line.split()[0]: line for line in lines if "acme/" in line}
+    assert "waiting until 2999-11-21T08:00:00Z" in told["acme/q"]
+    assert "ended at 2020-01-01T00:00:00Z" in told["acme/r"]
+    assert " until 2999-01-01T00:00:00Z" in told["acme/s"]
+    assert "until" not in told["acme/t"]
+    document = yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])
+    assert (document["lifetime"], "stop" in document) == ("2h", False)
+
+
+def test_impossible_end_of_a_query_is_refused(weir: Terminal) -> None:
+    weir("apply", "-f", write(STREAM, TENANT))
+    code, out, err = weir("query", "add", "acme/q", "SELECT x FROM ticks", "--lifetime", "soon")
+    assert (code, out) == (2, "")
+    assert "lifetime: this is not a length of time (got 'soon')\n  hint: write 90d, 12h or 30m" in err
+
+
 @pytest.mark.parametrize(
     ("utility", "message"),
     [

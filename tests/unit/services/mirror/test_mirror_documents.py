@@ -105,6 +105,10 @@ def test_stream_that_a_user_declares_for_a_mirror_is_stored_as_written(catalog: 
             "sql: the pattern matches no key of the mirror (got 'c*')",
         ),
         (
+            f"""{{kind: Mirror, name: m, sql: "CREATE MIRROR m (a string) {HTTP} MIN FRESHNESS ('c*' 0.5)"}}""",
+            "sql: the pattern matches no key of the mirror (got 'c*')",
+        ),
+        (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://u:hunter2@h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
             "sql: an address in the SQL contains a password, which every reader of the declaration would see\n  hint: remove the password from the address, and set options.password",

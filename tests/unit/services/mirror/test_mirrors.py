@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ from configs.errors import Away, InvalidInput
 from engine.sql import Mirror, parse_create_mirror
 from engine.sql.create_mirror import DatabaseOrigin
 from services.cli.main import app
-from services.mirror.mirror_definition import profile_of
+from services.mirror.mirror_definition import floors_of, profile_of
 from services.mirror.objects import DatabaseObjects, HttpObjects, ObjectProblem, Objects, objects_of
-from services.mirror.poll_loop import Polling
+from services.mirror.poll_loop import NOTHING, Polling, shortage_told
 from tests.support.object_server import Store, object_store
 from tests.support.postgresql import postgresql
 
@@ -371,6 +372,58 @@ def test_first_pattern_of_a_mirror_profile_that_matches_an_object_sets_its_inter
     with object_store() as store:
         mirror = prices(store, "KEYS ('apple', 'apricot', 'pear')", "PROFILE ('apple' 5, 'ap*' 2)")
     assert profile_of(mirror, mirror.keys) == [5.0, 2.0, 1.0]
+
+
+def test_first_pattern_that_matches_an_object_sets_its_least_freshness() -> None:
+    with object_store() as store:
+        keys = "KEYS ('apple', 'apricot', 'pear')"
+        mirror = prices(store, keys, "MIN FRESHNESS ('apple' 0.9, 'ap*' 0.2)")
+        assert floors_of(mirror, mirror.keys) == [0.9, 0.2, 0.0]
+        mirror = prices(store, keys, "MIN FRESHNESS 0.5")
+        assert floors_of(mirror, mirror.keys) == [0.5, 0.5, 0.5]
+        mirror = prices(store, keys, "MIN FRESHNESS ('appel' 0.9)")
+    with pytest.raises(InvalidInput, match="MIN FRESHNESS: the pattern matches no key of the mirror"):
+        floors_of(mirror, mirror.keys)
+
+
+def test_progress_shows_expected_freshness_next_to_the_least_freshness() -> None:
+    with object_store(a={"price": 1}, b={"price": 2}) as store:
+        published = Published()
+        with polling(prices(store, rest="MIN FRESHNESS ('b' 0.5)"), published) as found:
+            published.until(lambda: len(published.rows) == 2)
+            progress = found.progress()
+            while not (progress.floors and progress.floors[0].expected > 0.5):
+                threading.Event().wait(0.01)
+                progress = found.progress()
+    assert [(floor.key, floor.least) for floor in progress.floors] == [("b", 0.5)]
+    assert progress.as_json()["floors"][0].keys() == {"key", "least", "expected"}
+    assert progress.statistics.floored == 1
+    assert progress.problems == {}
+
+
+@pytest.mark.parametrize(
+    ("rest", "needed", "held", "warning"),
+    [
+        (
+            "BANDWIDTH 5 PER SECOND",
+            12.3,
+            3,
+            "needs more than BANDWIDTH 5 PER SECOND, so every object gets less",
+        ),
+        ("BANDWIDTH 5 PER SECOND", 12.3, 3, "least freshness; BANDWIDTH 20 PER SECOND suffices"),
+        ("BANDWIDTH 500 BYTES PER SECOND", 5001.0, 3, "BANDWIDTH 10000 BYTES PER SECOND suffices"),
+        ("BANDWIDTH 0.001 PER SECOND", 0.002, 3, "BANDWIDTH 0.002 PER SECOND suffices"),
+        ("BANDWIDTH 5 PER SECOND", 12.3, 2, ""),
+    ],
+)
+def test_bandwidth_below_the_least_freshnesses_is_warned_of_with_a_bandwidth_that_suffices(
+    rest: str, needed: float, held: int, warning: str
+) -> None:
+    mirror = parse_create_mirror(f"CREATE MIRROR m (a string) FROM DATABASE 'sqlite:///x' TABLE 't' {rest}")
+    statistics = replace(NOTHING, objects=3, held=held, needed=needed, floor_part=0.4)
+    assert warning in shortage_told(mirror, statistics)
+    assert bool(warning) == bool(shortage_told(mirror, statistics))
+    assert shortage_told(mirror, replace(statistics, floor_part=1.0)) == ""
 
 
 def test_mirror_whose_list_of_keys_cannot_be_fetched_is_reported_before_polling(tmp_path: Path) -> None:

@@ -99,7 +99,10 @@ def test_each_state_of_a_class_has_its_reason(
 
 
 def test_a_class_without_queries_has_its_own_state() -> None:
-    assert of(Figures(), declared("t", queries={}), units=0) == ("no queries", "it has no queries")
+    assert of(Figures(), declared("t", queries={}), units=0) == (
+        "no queries",
+        "it has no queries that run now",
+    )
 
 
 def test_a_class_that_works_off_its_queue_is_not_starved() -> None:
