@@ -1,8 +1,8 @@
 """Answers one-time queries from the panes that the windows of running queries keep in memory.
 
 A one-time query is answered once, from rows that the class has already taken. It reads one stream, and has one window of time.
-`answered_once` searches panes whose filter, grouping and measures fit the query, combines these panes, and computes HAVING
-and SELECT from the result. Nothing in the class changes: no row is taken, and no query is added.
+`answered_once` searches panes with a filter, a grouping and measures that fit the query. It combines these panes, and
+computes HAVING and SELECT from the result. Nothing in the class changes: no row is taken, and no query is added.
 
 The answer covers [start, end). The end is the end of the pane that contains the watermark, and the start is one RANGE before.
 If the panes before a later time have been dropped, or never held all rows, the answer starts at that time and says so.
@@ -483,7 +483,7 @@ def selected(window: Train, above: Iterable[Filter | Project], query: Query) -> 
             (part.condition, None) if isinstance(part, Filter) else (None, part.expressions)
         )
         operator = SelectOperator(condition, expressions)
-        rows = operator.process(rows)
+        rows = operator.process(rows) or empty_train(part.schema)
         if operator.failed:
             raise InvalidInput(f"an expression of SELECT or HAVING failed: {next(iter(operator.failed))}")
     return rows if len(rows) else empty_train(query.plan.schema)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from engine.data.keys import Codes
 from engine.windows.panes import ADD, FOLD, Array, Measure, Pane
 
-# Measures whose groups can be combined, besides the lists of all values.
+# Names of the measures that can be combined, besides the lists of all values.
 COMBINED = {*ADD, "scaled rows", "scaled count", "scaled sum"}
 
 

@@ -83,9 +83,9 @@ def client(system: System, tmp_path: Path) -> Iterator[Client]:
 def counted(client: Client, tenant: str, rows: int) -> dict[str, Any]:
     """Return the answer once the class has taken the rows of the last 20 seconds of event time."""
 
-    def poll() -> dict[str, Any] | None:
+    def poll() -> dict[str, Any]:
         answer = client.ask(ASKED, tenant)
-        return answer if sum(part["rows"] for part in answer["covers"]) == rows else None
+        return answer if sum(part["rows"] for part in answer["covers"]) == rows else {}
 
     return eventually(poll, f"an answer from {rows} rows")
 

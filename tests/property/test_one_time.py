@@ -151,7 +151,7 @@ arrangements: st.SearchStrategy[Callable[[list[Row]], list[Row]]] = st.sampled_f
 
 
 def steps(given_: Input) -> Iterator[tuple[Run, list[Row], Window, list[Window]]]:
-    """Run the class piece by piece; after each piece, yield the class, the rows taken so far, a query to ask, and the running queries."""
+    """Run the class piece by piece; after each piece, yield the class, the rows taken until then, a query to ask, and the running queries."""
     first = given_.windows[0]
     run = Run(planned({"q0": Statement(first.sql, "")}))
     taken: list[Row] = []
