@@ -60,11 +60,12 @@ from engine.windows.pane_aggregates import answered, measures_of
 from engine.windows.panes import Measure, Pane, PaneStore, merged_panes
 from engine.windows.window_schedule import KeptSpan, WindowSchedule
 
-# Maximum number of panes that an answer may combine.
+# Maximum number of panes that an answer may combine, which takes about 30 ms.
 PANES_MAX = 5_000
-# Maximum work of combining panes: the bytes of their measures, where a listed value counts as VALUE_WORK bytes.
-WORK_MAX = 16_000_000
-VALUE_WORK = 100
+# Maximum work of combining panes, which takes up to about 50 ms: the bytes of arrays, and the next three numbers.
+WORK_MAX = 64_000_000
+# Work for each listed value, for each byte of a sketch, and for each group of the panes, which must be decoded.
+VALUE_WORK, SKETCH_WORK, GROUP_WORK = 100, 5, 500
 # Maximum number of groups in an answer.
 GROUPS_MAX = 10_000
 # Maximum number of pane sets that an error lists.
@@ -406,20 +407,20 @@ def combinable_panes(fit: FittingPanes, start: int, end: int) -> list[Pane]:
         title = f"a one-time query can combine at most {PANES_MAX:,} panes"
         raise InvalidInput(title, value=last - first, hint=hint)
     panes = fit.store.youngest(first, last)
-    if sum(work_of(pane, measure) for pane in panes for measure in fit.measures) > WORK_MAX:
-        title = f"the panes of this query hold more than {WORK_MAX // 1_000_000} MB, the maximum of a one-time query"
-        raise InvalidInput(title, hint=hint)
+    groups = len(fit.store.index) if fit.store.has_keys else 0
+    if (
+        GROUP_WORK * groups + sum(work_of(pane, measure) for pane in panes for measure in fit.measures)
+        > WORK_MAX
+    ):
+        raise InvalidInput("the panes of this query are larger than a one-time query can combine", hint=hint)
     return panes
 
 
 def work_of(pane: Pane, measure: Measure) -> int:
     state, sketches = pane.measures.get(measure), pane.sketches.get(measure)
     listed = sum(len(codes) for codes, _, _ in pane.values.get(measure, ()))
-    return (
-        (0 if state is None else state.nbytes)
-        + (0 if sketches is None else sketches.bytes)
-        + VALUE_WORK * listed
-    )
+    arrays = 0 if state is None else state.nbytes
+    return arrays + VALUE_WORK * listed + (0 if sketches is None else SKETCH_WORK * sketches.bytes)
 
 
 # --- computing the answer ---------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ def test_work_of_an_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = "SELECT k, g, MAX(n) AS m FROM t [RANGE 10 SECONDS] GROUP BY k, g"
     for name, most, title in (
         ("GROUPS_MAX", 3, "a one-time query can have at most 3 groups"),
-        ("WORK_MAX", 100, "the panes of this query hold more than 0 MB, the maximum of a one-time query"),
+        ("WORK_MAX", 100, "the panes of this query are larger than a one-time query can combine"),
         ("PANES_MAX", 4, "a one-time query can combine at most 4 panes"),
     ):
         monkeypatch.setattr(one_time, name, most)
