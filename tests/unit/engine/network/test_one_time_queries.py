@@ -88,6 +88,15 @@ def test_query_that_was_added_later_answers_only_from_its_first_complete_pane() 
     assert (covered(answer), answer.tuples, answer.rows["top"].to_pylist()) == ((20, 22, 21, True), 2, [99.0])
 
 
+def test_panes_that_were_made_later_answer_only_from_their_first_complete_pane() -> None:
+    run = fed("SELECT COUNT(*) AS n FROM t [RANGE 10 SECONDS]")
+    add(run, "q1", "SELECT k, COUNT(*) AS n FROM t [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY k")
+    feed(run, row(19), row(20), row(21))
+    # The panes lack earlier rows of the second 19, so the answer leaves out the pane from 18 to 20.
+    answer = ask(run, "SELECT k, COUNT(*) AS n FROM t [RANGE 10 SECONDS] GROUP BY k")
+    assert (covered(answer), answer.tuples) == ((20, 22, 21, True), 2)
+
+
 def test_group_by_fewer_columns_combines_groups() -> None:
     run = fed(BY_GROUP)
     assert values(run, "SELECT k, AVG(x) AS m FROM t [RANGE 10 SECONDS] GROUP BY k") == [(0, 14.0), (1, 15.0)]
