@@ -20,6 +20,7 @@ from bench.measure import TRIES, Figure, seconds_each
 from configs.classes.live_class import LiveClass, LiveSettings
 from engine.class_.explain import PlanLine
 from engine.class_.hosted_class import HostedClass
+from engine.network.one_time import OneTimeAnswer
 from loadshed.aloma import Control
 from loadshed.ledger import TupleLedger
 from loadshed.manager import ManagerDecision
@@ -139,6 +140,9 @@ class Full:
 
     def plan(self, class_name: str) -> list[PlanLine]:
         return []
+
+    def answer_once(self, class_name: str, sql: str) -> dict[str, OneTimeAnswer]:
+        return {}
 
     def decisions(self, class_name: str, last: int) -> Decisions:
         return Decisions({}, (), 0.0)

@@ -264,6 +264,10 @@ class Client:
             tail=tail,
         )
 
+    def ask(self, sql: str, tenant: str | None = None) -> dict[str, Any]:
+        """Return the answer to a one-time query, from what the running queries of the tenant keep in memory."""
+        return self._post(f"/v1/tenants/{quoted(tenant or self.tenant())}/ask", {"sql": sql})
+
     def results_table(
         self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST
     ) -> pa.Table:

@@ -44,6 +44,7 @@ from actors.runtime.names import COORDINATOR, DECLARED_KEY, SHARES_KEY, find, ho
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.errors import WeirError
+from engine.network.one_time import OneTimeAnswer
 from loadshed.records import Core, CoreName
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
@@ -121,11 +122,7 @@ class Coordinator:
 
     def decisions(self, class_name: str, last: int = 10) -> Decisions:
         """Return the last decisions about a class: decisions of its load managers, share moves, and choices of policy."""
-        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        answers = {
-            unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()
-        }
-        units = dict(zip(answers, ray.get(list(answers.values()), timeout=ANSWER_S), strict=True))
+        units = self._ask_units(class_name, "explanations", last)
         moves = self._control.ask(lambda plane, _: plane.moves(class_name, last))
         tuned = self._control.ask(lambda plane, _: plane.tunings.explanations(class_name, last))
         return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
@@ -134,10 +131,24 @@ class Coordinator:
         """Return the operators of the class's first unit, with the measurements of each operator."""
         return self._ask_first_unit(class_name, "plan")
 
+    @ray.method(concurrency_group="questions")
+    def answer_once(self, class_name: str, sql: str) -> dict[str, OneTimeAnswer]:
+        """Return the answer of each unit of a class to a one-time query."""
+        return self._ask_units(class_name, "answer_once", sql)
+
     def noticed(self, class_name: str) -> UnitNow | None:
         """Return what the first unit of a class has measured since the last call, for the choice of the class's policy."""
         sample: UnitNow | None = self._ask_first_unit(class_name, "noticed")
         return sample
+
+    def _ask_units(self, class_name: str, method: str, argument: object) -> dict[str, Any]:
+        """Call `method` of the hosts of all units of a class, and return the answers by unit."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        calls = {
+            unit: getattr(find(host_name(host)), method).remote(unit, argument)
+            for unit, host in hosts.items()
+        }
+        return dict(zip(calls, ray.get(list(calls.values()), timeout=ANSWER_S), strict=True))
 
     def _ask_first_unit(self, class_name: str, method: str) -> Any:
         """Call `method` of the host on which the first unit of a class runs, and return the answer."""
@@ -305,5 +316,5 @@ class ControlThread:
 
 def start(settings: CoordinatorSettings) -> Any:
     """Return the handle of the coordinator actor, and start the actor on the head node if it does not exist."""
-    groups = {"health": 2, "reports": 1}
+    groups = {"health": 2, "reports": 1, "questions": 8}
     return start_actor(Coordinator, COORDINATOR, None, groups, (settings,), concurrency=8)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from actors.host.host_units import HostUnits
+from actors.host.host_units import HostUnits, Question
 from actors.host.idle_streams import NEVER
 from actors.host.ingest_thread import Ingest
 from actors.host.tuning_sample import UnitNow
@@ -38,6 +38,7 @@ from actors.runtime.cpu_pinning import Cores
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
+from engine.network.one_time import OneTimeAnswer
 
 # Switch interval of the interpreter, in seconds: one thread keeps the interpreter for at most this time while another thread waits.
 # The switch interval does not change the speed of slices, because large numpy calls release the interpreter.
@@ -45,6 +46,8 @@ from engine.class_.explain import PlanLine
 SWITCH_S = 5e-4
 # Seconds that other threads wait for the class thread; restoring a state of some hundred MB takes seconds.
 ANSWER_S = 30.0
+# Seconds that a one-time query waits for a slice of its unit.
+QUESTION_S = 4.0
 STOP_S = 5.0
 TAKEN_AGAIN_S = 0.05
 
@@ -144,6 +147,12 @@ class Host:
     def plan(self, unit: str) -> list[PlanLine]:
         return self.ask(lambda: self.units.named(unit).plan())
 
+    def answer_once(self, unit: str, sql: str) -> OneTimeAnswer:
+        """Answer a one-time query in the next slice of the unit, also if the unit is asleep."""
+        question = Question(sql)
+        self.ask(lambda: self.units.put_question(unit, question))
+        return awaited(question.answer, self.name, QUESTION_S)
+
     def noticed(self, unit: str) -> UnitNow | None:
         return self.ask(lambda: self.units.named(unit).noticed())
 
@@ -191,11 +200,7 @@ class Host:
                     answer.set_exception(problem)
 
         self._post(do)
-        try:
-            return answer.result(ANSWER_S)
-        except TimeoutError:
-            answer.cancel()
-            raise TimeoutError(f"host {self.name} has been busy for {ANSWER_S:g} s; try again") from None
+        return awaited(answer, self.name)
 
     def _post(self, work: Callable[[], None]) -> None:
         self._asked.append(work)
@@ -231,7 +236,9 @@ class Host:
             return 0.0, False
         began = time.monotonic()
         try:
-            used_s, backlog = unit.run(quota_s)
+            asked_s = self.units.answer_questions(unit)
+            ran_s, backlog = unit.run(quota_s - asked_s)
+            used_s = asked_s + ran_s
             self.units.after_slice(unit, backlog)
             if unit.asleep:
                 self._due = min(self._due, unit.idle.next_advance)
@@ -329,3 +336,12 @@ class Host:
         following = self.units.drain(name)
         self._look_ahead()
         return following
+
+
+def awaited(answer: Future[Answer], host: str, wait_s: float = ANSWER_S) -> Answer:
+    """Return the result of work on the class thread; raise TimeoutError after `wait_s`, and cancel the work if it has not begun."""
+    try:
+        return answer.result(wait_s)
+    except TimeoutError:
+        answer.cancel()
+        raise TimeoutError(f"host {host} has been busy for {wait_s:g} s; try again") from None

@@ -32,6 +32,7 @@ from actors.runtime.names import COORDINATOR, find, host_key, host_name
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
+from engine.network.one_time import OneTimeAnswer
 from loadshed.manager import LoadManager
 
 # Maximum number of reports that wait while the coordinator cannot be found; older reports are useless.
@@ -154,6 +155,11 @@ class ClassHost:
         """Return the unit's operators with their measurements."""
         return self._host.plan(unit)
 
+    @ray.method(concurrency_group="questions")
+    def answer_once(self, unit: str, sql: str) -> OneTimeAnswer:
+        """Return the answer of the unit to a one-time query."""
+        return self._host.answer_once(unit, sql)
+
     def noticed(self, unit: str) -> UnitNow | None:
         """Return the unit's measurements since the last call, for the choice of the class's policy."""
         return self._host.noticed(unit)
@@ -189,6 +195,7 @@ def start(
 ) -> Any:
     """Return the handle of the host actor, and start the actor on the node if it does not exist."""
     # The group `control` has a single thread, so that changes of shares take effect in the order in which they are sent.
-    groups = {"health": 2, "control": 1}
+    # One-time queries have threads of their own, so that waiting for slices delays no other call.
+    groups = {"health": 2, "control": 1, "questions": 4}
     arguments = (host, dirs, settings, cores, events)
     return start_actor(ClassHost, host_name(host), node_id, groups, arguments, concurrency=CALLS)

@@ -9,8 +9,9 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from actors.host.ingest_thread import Ingest
 from actors.host.turn_client import SliceClient
@@ -18,13 +19,22 @@ from actors.host.unit import HostedUnit
 from actors.log.segment_log import LogTaken
 from actors.messages.gateway_messages import Grew, Released
 from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
-from configs.errors import UnknownName, WeirError, nearest, sentence
+from configs.errors import Away, UnknownName, WeirError, nearest, sentence
+from engine.network.one_time import OneTimeAnswer
 
 # Number of failures in a row, without new entries in the unit's log, after which a unit is given up (not opened again).
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
 # Minimum seconds between two announcements that the log of a unit with a backlog has grown.
 ANNOUNCE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One-time query that waits for the next slice of a unit."""
+
+    sql: str
+    answer: Future[OneTimeAnswer] = field(default_factory=Future)
 
 
 class HostUnits:
@@ -50,6 +60,8 @@ class HostUnits:
         self._grown: dict[str, int] = {}  # Length of each unit's log that was last announced to the gateway
         # Earliest time at which the log of a unit with a backlog is announced again.
         self._announce_at: dict[str, float] = {}
+        # One-time queries that have no answer yet, by unit.
+        self._questions: dict[str, list[Question]] = {}
 
     def named(self, name: str) -> HostedUnit:
         unit = self.by_name.get(name)
@@ -128,6 +140,7 @@ class HostUnits:
     def _leave(self, unit: HostedUnit, for_good: bool = False) -> None:
         """Stop running a unit: it gets no more turns and no more input."""
         del self.by_name[unit.name]
+        self._refuse_questions(unit.name, "the class is being restarted or moved")
         self._client.leave(unit.name)
         self._ingest.close(unit.intake, for_good)
 
@@ -144,6 +157,33 @@ class HostUnits:
         except Exception as problem:
             # Even if closing a unit fails, its logs are correct, so nothing is lost.
             self._keep_failure(name, problem)
+
+    def put_question(self, name: str, question: Question) -> None:
+        """Request a slice of the unit, in which the question is answered."""
+        self.named(name)
+        self._questions.setdefault(name, []).append(question)
+        self._client.ready(name)
+
+    def answer_questions(self, unit: HostedUnit) -> float:
+        """Answer the one-time queries that wait for the unit; return the processor time used."""
+        questions, used_s = self._questions.get(unit.name), unit.used_s
+        if not questions:
+            return 0.0
+        if not unit.rest():
+            self._refuse_questions(unit.name, "the class is recovering, or its log has no room for answers")
+        for question in self._questions.pop(unit.name, ()):
+            if question.answer.set_running_or_notify_cancel():
+                # A question that cannot be answered is no failure of the unit, whatever the reason is.
+                try:
+                    question.answer.set_result(unit.answer_once(question.sql))
+                except Exception as problem:
+                    question.answer.set_exception(problem)
+        return unit.used_s - used_s
+
+    def _refuse_questions(self, name: str, why: str) -> None:
+        for question in self._questions.pop(name, ()):
+            if question.answer.set_running_or_notify_cancel():
+                question.answer.set_exception(Away(why, hint="try again in a few seconds"))
 
     def after_slice(self, unit: HostedUnit, backlog: bool) -> None:
         """Inform the ingest thread and the gateway of changes by a slice: released input, changed queries, and a longer log."""

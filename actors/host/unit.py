@@ -40,6 +40,7 @@ from configs.classes.managers import sheds
 from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
 from engine.class_.steps import Commit
+from engine.network.one_time import OneTimeAnswer, answered_once
 from loadshed.cycle import CycleEnded
 
 # Number of load cycles without input or answers after which a unit falls asleep.
@@ -234,6 +235,29 @@ class HostedUnit:
         has_more = self.has_input()
         self._ran_dry |= not has_more
         return used_s, has_more
+
+    def answer_once(self, sql: str) -> OneTimeAnswer:
+        """Answer a one-time query from the rows that the unit has taken; call this only after `rest`."""
+        began, declared = self._cpu(), self.unit.declared
+        try:
+            query = self.hosted.queries.planned("", sql)
+            key = declared.key if declared.shards > 1 else None
+            return answered_once(query, self.hosted.runner.network, key)
+        finally:
+            used_s = self._cpu() - began
+            self.used_s += used_s
+            # A load cycle compares its processor time with the work of tuples, so it leaves out one-time queries.
+            self._used_at_cycle += used_s
+
+    def rest(self) -> bool:
+        """Run to a settle point; return False while the unit recovers from a crash, or its log has no room."""
+        if self.hosted.repeating or not self.commits.write():
+            return False
+        began = self._cpu()
+        self.hosted.rest(time.monotonic)
+        self.commits.commit()
+        self.used_s += self._cpu() - began
+        return True
 
     def has_input(self) -> bool:
         """Return True if a slice would have something to do."""

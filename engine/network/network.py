@@ -19,7 +19,7 @@ from configs.errors import InvalidInput, nearest
 from engine.data.held_state import StateAccount
 from engine.data.schema import StreamSchema
 from engine.data.train import Mask, Train
-from engine.data.watermark_causes import Meeting
+from engine.data.watermark_causes import NO_PROGRESS, Meeting
 from engine.expressions.compiler import Condition, RowFailures, compile_condition
 from engine.network.node import QueuedOperator, join_up, used_by
 from engine.operators.join import JoinSideOperator, JoinState
@@ -61,6 +61,8 @@ from engine.windows.window_schedule import WindowSchedule
 
 # Prefix of the names of second plans among the users of an operator; no query's name begins with this prefix.
 TWIN = "~"
+# Input of panes and the positions of its group keys.
+PaneKey = tuple[Plan, tuple[int, ...]]
 
 
 class ClassNetwork:
@@ -74,7 +76,8 @@ class ClassNetwork:
         # Number of changes that make a new scheduler necessary: removed operators, and changed slacks of windows.
         self.removals = 0
         self._found: dict[Hashable, tuple[QueuedOperator, ...]] = {}
-        self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}
+        self.stores: dict[PaneKey, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}
+        """Panes of time windows, with the operators that fill these panes, by input and group keys."""
         self._windows_as = WindowSettings()
         self.plan = PlanSettings()  # Plan settings of queries that are added later
         self._planned_as: dict[str, PlanSettings] = {}
@@ -104,7 +107,7 @@ class ClassNetwork:
     def windows(self, settings: WindowSettings) -> None:
         self._windows_as = settings
         self.removals += 1
-        for stores in self._stores.values():
+        for stores in self.stores.values():
             for _, schedule, _ in stores:
                 schedule.set(settings)
 
@@ -160,11 +163,11 @@ class ClassNetwork:
             del self._found[plan]
             self._pane_lengths.pop(plan, None)
         for key in [
-            key for key, stores in self._stores.items() if not all(store[-1].users for store in stores)
+            key for key, stores in self.stores.items() if not all(store[-1].users for store in stores)
         ]:
-            self._stores[key] = [store for store in self._stores[key] if store[-1].users]
-            if not self._stores[key]:
-                del self._stores[key]
+            self.stores[key] = [store for store in self.stores[key] if store[-1].users]
+            if not self.stores[key]:
+                del self.stores[key]
         self._sources = {name: node for name, node in self._sources.items() if node.users}
         self.removals += 1
 
@@ -311,7 +314,7 @@ class ClassNetwork:
         time = time_of(plan.input)
         store, schedule, panes = self._panes(plan, window, time, user)
         kind = PeriodicWindowOperator if window.at_most else WindowOperator
-        operator = kind(store, schedule, plan, time.unit_us)
+        operator = kind(store, schedule, plan, time.unit_us, taken_upto(panes))
         node = QueuedOperator(plan, "window:at most" if window.at_most else "window", operator)
         self._place(node)
         join_up(panes, node)
@@ -330,7 +333,7 @@ class ClassNetwork:
         below, key = plan.input, (plan.input, plan.keys)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
         pane = math.gcd(range_, slide)
-        fitting = [one for one in self._stores.get(key, ()) if is_made_of(window, range_, slide, one[0].pane)]
+        fitting = [one for one in self.stores.get(key, ()) if is_made_of(window, range_, slide, one[0].pane)]
         longest = max((store.pane for store, _, _ in fitting), default=0)
         length = longest or math.gcd(pane, self._common_panes.get(key, 0) // time.unit_us)
         length = self._pane_lengths.setdefault(plan, length)
@@ -341,7 +344,7 @@ class ClassNetwork:
         store = PaneStore(length, time.place, plan.keys, types)
         node = self._fed(("panes", key, length), "panes", PaneOperator(store), below, user)
         schedule = WindowSchedule(store, self._windows_as)
-        self._stores.setdefault(key, []).append((store, schedule, node))
+        self.stores.setdefault(key, []).append((store, schedule, node))
         return store, schedule, node
 
     def _window_join(self, plan: WindowJoin, user: str) -> Sequence[QueuedOperator]:
@@ -382,6 +385,17 @@ class ClassNetwork:
         lookup = self._fed((plan, 0), "lookup", LookUpOperator(state), plan.left, user)
         self.lookups.append(lookup)
         return partners(lookup, self._fed((plan, 1), "last", LastRowsOperator(state), plan.right, user))
+
+
+def taken_upto(panes: QueuedOperator) -> int:
+    """Return the event time before which the sources of these panes have passed on tuples already; NO_PROGRESS without tuples."""
+    time, stack = NO_PROGRESS, [panes]
+    while stack:
+        above = stack.pop()
+        stack += above.upstream
+        if isinstance(above.operator, SourceOperator) and above.operator.latest is not None:
+            time = max(time, above.operator.latest + 1)
+    return time
 
 
 def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOperator]:

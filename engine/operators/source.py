@@ -91,6 +91,11 @@ class SourceOperator:
         """Largest event time seen; None before the first tuple, or if the stream has no event time."""
         return None if self._time is None or self._latest == NO_PROGRESS else self._latest
 
+    @property
+    def watermark(self) -> int | None:
+        """Event time up to which the stream is complete; None before the first tuple, or if the stream has no event time."""
+        return None if self.latest is None else self._latest - self._lateness
+
     def advance(self, time: int) -> int:
         """Move the event time of an idle stream to `time`, taken from the clock; return the new watermark."""
         self._latest = max(self._latest, time)

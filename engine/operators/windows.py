@@ -56,11 +56,17 @@ class WindowOperator:
     at_most = False
 
     def __init__(
-        self, store: PaneStore, schedule: WindowSchedule, plan: WindowAggregate, unit_us: int
+        self,
+        store: PaneStore,
+        schedule: WindowSchedule,
+        plan: WindowAggregate,
+        unit_us: int,
+        begins: int = NO_PROGRESS,
     ) -> None:
         """Create the operator that closes the windows of `plan`, and register it as a reader of the pane store.
 
-        `unit_us` is the unit of the event time of the plan's input, in microseconds.
+        `unit_us` is the unit of the event time of the plan's input, in microseconds. The class may have taken tuples before the
+        event time `begins` already, so that the panes may lack these tuples.
         """
         assert isinstance(plan.window, TimeWindow)
         self._store, self._schedule = store, schedule
@@ -83,6 +89,7 @@ class WindowOperator:
             schedule.start_after(self._reader, (fresh + self._range) // store.pane - 1)
         # The pane store must hold the panes of the first window; otherwise they could be dropped once no shorter window needs them.
         store.needs_from(self._reader, NO_PROGRESS if fresh is None else fresh)
+        store.begin(self._reader, begins if fresh is None else max(begins, fresh))
 
     def process(self, train: Train) -> Train | None:
         closed, time, pane = [], train.watermark, self._store.pane

@@ -109,6 +109,8 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
+        # Event time from which each reader's measures count every tuple; readers that are not listed miss no tuple.
+        self._begins: dict[str, int] = {}
         # Numbers of missing rows, each with two keys: the number of the rows' pane, and the first window end that counts the rows.
         self._missed: dict[tuple[int, int], MissingRows] = {}
         self.holding = Holding()
@@ -165,10 +167,12 @@ class PaneStore:
         return bool(self._keys)
 
     def snapshot(self) -> Any:
-        return self.index, self.panes, self._floors, self._missed
+        return self.index, self.panes, self._floors, self._missed, self._begins
 
     def restore(self, state: Any) -> None:
-        self.index, self.panes, self._floors, self._missed = copy.deepcopy(state)
+        self.index, self.panes, self._floors, self._missed, *begins = copy.deepcopy(state)
+        # States saved by older versions lack the times from which readers count every tuple.
+        self._begins = begins[0] if begins else {}
         self.recodings += 1
         self._bytes = sum(pane.bytes for pane in self.panes.values())
         self._compact_at, self._settled = FEW_KEYS, 0
@@ -203,8 +207,17 @@ class PaneStore:
                 self.compact()
             self._tell()
 
+    def begin(self, reader: str, time: int) -> None:
+        """Record that a new reader's measures may lack tuples before `time`, which the class took before the reader existed."""
+        self._begins[reader] = time
+
+    def complete_from(self, reader: str) -> int:
+        """Return the first event time from which the panes hold a reader's measures of every tuple that the class has taken."""
+        return max(self._floors.get(reader, NO_PROGRESS), self._begins.get(reader, NO_PROGRESS))
+
     def forget(self, reader: str) -> None:
         self._floors.pop(reader, None)
+        self._begins.pop(reader, None)
 
     def compact(self) -> None:
         """Forget the keys without tuples in any pane; all other keys get new code numbers."""

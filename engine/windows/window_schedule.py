@@ -59,6 +59,16 @@ class WindowReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSpan:
+    """Past for which panes hold some measures of every tuple, in units of event time."""
+
+    length: int
+    """Length of the longest window that needs these measures."""
+    since: int
+    """First event time that the panes hold completely."""
+
+
 @dataclass(slots=True)
 class WindowProgress:
     """Progress of a window with SLIDE AT MOST, in panes."""
@@ -124,6 +134,17 @@ class WindowSchedule:
     def start_after(self, name: str, pane: int) -> None:
         """Start a window after this pane, so that the window's first end is after the pane."""
         self._flexible[name].last = pane
+
+    def kept(self, measures: Iterable[Measure]) -> KeptSpan | None:
+        """Return the past for which the panes hold these measures; None if no window needs one of the measures."""
+        lengths, times = [], []
+        for measure in measures:
+            readers = {name: reader for name, reader in self._readers.items() if measure in reader.measures}
+            if not readers:
+                return None
+            lengths.append(max(reader.window for reader in readers.values()) * self._store.pane)
+            times.append(min(map(self._store.complete_from, readers)))
+        return KeptSpan(min(lengths), max(times))
 
     def ends(self, name: str, reached: int) -> Iterator[int]:
         """Yield the unanswered ends of a window up to `reached`, the pane that event time has reached."""

@@ -15,6 +15,7 @@ from services.api import openapi, problems
 from services.api.callers import Gatekeeper
 from services.api.request_bodies import JSON
 from services.api.routes import (
+    ask,
     audit,
     caller,
     console,
@@ -33,7 +34,10 @@ from services.api.routes import (
 from services.api.routes.health import health
 from services.api.service import Service
 
-ROUTERS = (documents, keys, caller, audit, results, rows, live, mirrors, history, plan, feeds, feed_status)
+ROUTERS = (
+    *(documents, keys, caller, audit, results, rows, ask, live, mirrors, history, plan, feeds),
+    feed_status,
+)
 
 
 class App(FastAPI):

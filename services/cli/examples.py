@@ -79,6 +79,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "weir results acme/odd --follow --after latest",
         "weir results acme/odd -o csv",
     ),
+    "ask": (
+        'weir ask "SELECT AVG(temp) FROM readings [RANGE 10 MINUTES]"    # with the tenant\'s own key',
+        'weir ask "SELECT sensor, MAX(temp) FROM readings [RANGE 1 HOUR] GROUP BY sensor" --tenant acme -o json',
+    ),
     "explain": ("weir explain acme", "weir explain acme --last 50 -o json"),
     "ledger": ("weir ledger", "weir ledger acme -o json"),
     "rows": ("weir rows put ticks readings.jsonl",),

@@ -57,6 +57,7 @@ class MainCommands(LazyGroup):
         "query": CommandPlace("services.cli.commands.query", TENANTS),
         "keys": CommandPlace("services.cli.commands.keys", TENANTS),
         "results": CommandPlace("services.cli.commands.results", RUNS),
+        "ask": CommandPlace("services.cli.commands.ask", RUNS),
         "explain": CommandPlace("services.cli.commands.account", RUNS),
         "ledger": CommandPlace("services.cli.commands.account", RUNS),
         "rows": CommandPlace("services.cli.commands.rows", RUNS),

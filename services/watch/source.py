@@ -12,6 +12,7 @@ from actors.host.tuning_sample import UnitNow
 from configs import errors
 from configs.classes.objectives import Objective
 from engine.class_.explain import PlanLine
+from engine.network.one_time import OneTimeAnswer
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 
@@ -71,6 +72,9 @@ class WatchSource(Protocol):
     def plan(self, class_name: str) -> list[PlanLine]:
         """Return the operators of a class with their measured costs and selectivities, from its first unit."""
 
+    def answer_once(self, class_name: str, sql: str) -> dict[str, OneTimeAnswer]:
+        """Return the answer of each unit of a class to a one-time query."""
+
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         """Return the last moves of shares on all nodes, oldest first, and the number to add to their times to get seconds since 1970."""
 
@@ -112,6 +116,10 @@ class RunningSystem:
     def plan(self, class_name: str) -> list[PlanLine]:
         answer: list[PlanLine] = self._ask("plan", class_name)
         return answer
+
+    def answer_once(self, class_name: str, sql: str) -> dict[str, OneTimeAnswer]:
+        answers: dict[str, OneTimeAnswer] = self._ask("answer_once", class_name, sql)
+        return answers
 
     def noticed(self, class_name: str) -> UnitNow | None:
         answer: UnitNow | None = self._ask("noticed", class_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
+from engine.network.one_time import OneTimeAnswer
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
@@ -52,6 +54,8 @@ class InProcess:
     """Number of times that the counts of arrived rows were requested."""
     restarts: int = 0
     units_now: dict[str, UnitNow] = field(default_factory=dict)
+    answers_once: dict[str, Callable[[str], dict[str, OneTimeAnswer]]] = field(default_factory=dict)
+    """Functions that answer one-time queries, by class."""
 
     def declare(self, *classes: LiveClass) -> Self:
         self.world.plane.nodes_changed({NODE: 1}, self.now)
@@ -155,6 +159,10 @@ class InProcess:
         if class_name not in map(class_of, self.managers):
             raise UnknownName("no such class", "class", class_name)
         return [PlanLine(0, "source:Readings", (1,), ("q",), 10, 0.1, 1.0, float("inf"), 0)]
+
+    def answer_once(self, class_name: str, sql: str) -> dict[str, OneTimeAnswer]:
+        self._answer()
+        return self.answers_once[class_name](sql)
 
     def noticed(self, class_name: str) -> UnitNow | None:
         self._answer()

@@ -17,6 +17,7 @@ from actors.gateway.gateway_loop import Gateway
 from actors.gateway.producer import Producer
 from actors.host.answer_reader import AnswerReader, units_of
 from actors.host.host import Host
+from actors.host.host_units import Question
 from actors.host.unit import UnitStatus
 from actors.log.commit_format import SnapshotFrame, snapshot_parts
 from actors.log.segment_log import SegmentWriter
@@ -24,8 +25,10 @@ from actors.messages.gateway_messages import Accepted, RefusedBatch
 from actors.messages.unit_messages import Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
+from configs.errors import Away, InvalidInput, UnknownName
 from engine.class_.door import Door, Piece
 from engine.data.train import Train
+from engine.network.one_time import CoveredTime
 from engine.operators.protocol import Stateless
 from loadshed.ledger import TupleLedger
 from loadshed.manager import LEAST_ROOM
@@ -298,6 +301,37 @@ def test_input_that_arrives_while_the_host_is_stopped_is_not_lost(node: Node) ->
     node.publish(readings(10, 10))
     hosted.wait(delivered(20))
     assert rows(node.dirs, "hot") == hot(0, 20)
+
+
+def test_a_one_time_query_is_answered_while_the_unit_runs_and_while_it_sleeps(node: Node) -> None:
+    hosted = node.host(declared())
+    hosted.subscribed()
+    node.publish(readings(0, 100))
+    hosted.wait(delivered(100))
+    asked = "SELECT COUNT(*) AS n FROM readings [RANGE 4 SECONDS]"
+    awake = hosted.host.answer_once("gold", asked)
+    assert (awake.tuples, awake.rows["n"].to_pylist()) == (40, [40])
+    assert awake.covers == CoveredTime(6_000_000, 10_000_000, 9_900_000)
+    before = hosted.asleep().figures
+    assert hosted.host.answer_once("gold", asked) == awake
+    assert hosted.status().asleep
+    node.publish(readings(100, 10))
+    after = hosted.wait(delivered(110)).figures
+    assert after.results - before.results == 5 + 1
+    with pytest.raises(InvalidInput, match="there is no such stream"):
+        hosted.host.answer_once("gold", "SELECT COUNT(*) AS n FROM nothing [RANGE 4 SECONDS]")
+    with pytest.raises(UnknownName, match="the host runs no unit of this name"):
+        hosted.host.answer_once("silver", asked)
+    assert not hosted.ends
+
+
+def test_a_one_time_query_is_refused_when_its_unit_is_removed_before_the_next_slice(node: Node) -> None:
+    hosted = node.host(declared(), turns=False)
+    question = Question("SELECT COUNT(*) AS n FROM readings [RANGE 4 SECONDS]")
+    hosted.host.ask(lambda: hosted.host.units.put_question("gold", question))
+    hosted.host.set_units([])
+    with pytest.raises(Away, match="the class is being restarted or moved"):
+        question.answer.result(timeout=0)
 
 
 def test_shards_of_a_class_divide_its_input_by_key(node: Node) -> None:

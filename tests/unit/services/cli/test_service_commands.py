@@ -27,8 +27,11 @@ from actors.messages.unit_messages import Figures, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.documents.declarations import documents_of
 from engine.data.schema import TypeKind
+from engine.network.one_time import answered_once
+from engine.sql import plan_query
 from loadshed.ledger import TupleLedger
 from services.cli.commands.account import FATES, explanation, folded, ledger_table
+from services.cli.commands.ask import coverage_lines
 from services.cli.commands.rows import value_of
 from services.common.weir_home import Home, held
 from services.ingest.flight import FlightSettings
@@ -39,6 +42,8 @@ from services.watch.sentences import in_words
 from services.watch.watch import Watch
 from tests.support.breaking import Reply, replying
 from tests.support.checkout import ROOT
+from tests.support.class_networks import class_of, feed, row
+from tests.support.query_runs import CATALOG
 from tests.support.served import Served, served
 from tests.support.terminal import Terminal
 from tests.support.watched import InProcess, declared
@@ -179,6 +184,62 @@ def test_warnings_of_a_change_go_to_stderr(terminal: Terminal) -> None:
         terminal.at(heard.endpoint, new_key())
         code, out, err = terminal("query", "add", "gold/p", "SELECT x FROM plain", "-o", "json")
     assert (code, json.loads(out), err) == (0, change, "warning: silver would miss its target\n")
+
+
+# -- one-time queries ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(terminal: Terminal, running: Running) -> str:
+    """Return a one-time query that class gold of the stand-in system can answer, and use the key of the tenant gold."""
+    run = class_of("SELECT k, MAX(n) AS top FROM t [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k")
+    feed(run, row(0), row(5, n=7), row(6, k=2, n=9))
+    network = run.runner.network
+    running.system.answers_once["gold"] = lambda sql: {
+        "gold": answered_once(plan_query("", sql, CATALOG), network)
+    }
+    terminal.at(running.served.url, running.served.key("tenant:gold"))
+    return "SELECT k, MAX(n) AS top FROM t [RANGE 4 SECONDS] GROUP BY k"
+
+
+def test_ask_prints_the_answer_and_the_time_that_it_covers(terminal: Terminal, asked: str) -> None:
+    code, out, err = terminal("ask", asked)
+    start, end, reached = (f"1970-01-01T00:00:0{second}.000000Z" for second in (4, 8, 6))
+    assert (code, [line.split() for line in out.splitlines()]) == (
+        0,
+        [["window_start", "window_end", "k", "top"], [start, end, "1", "7"], [start, end, "2", "9"]],
+    )
+    assert err == f"2 rows of t from {start} to {end}; event time has reached {reached}\n"
+    assert (
+        terminal("ask", "-", "--class", "gold", "-o", "csv", stdin=asked).out.splitlines()[0]
+        == "window_start,window_end,k,top"
+    )
+    answer = terminal.json("ask", asked, "--tenant", "gold")
+    assert terminal("ask", asked, "--json").json == answer
+    assert [row["top"] for row in answer["rows"]] == [7, 9]
+    assert yaml.safe_load(terminal("ask", asked, "-o", "yaml").out) == answer
+
+
+def test_ask_says_what_is_kept_if_it_cannot_be_answered(terminal: Terminal, asked: str) -> None:
+    code, out, err = terminal("ask", asked.replace("4 SECONDS", "1 HOUR"))
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "error: sql: the running queries keep only 4 SECONDS of stream t for such a query (got '1 HOUR')",
+        "  hint: ask for [RANGE 4 SECONDS], or add a continuous query with this SELECT and a window of at least 1 HOUR",
+    ]
+
+
+def test_lines_below_an_answer_name_units_missing_rows_and_missing_time() -> None:
+    part = {"start": "A", "end": "B", "complete_to": "C", "short": False, "rows": 1000, "kept": 1.0}
+    covers = [
+        {"unit": "gold#0", **part, "short": True, "kept": 0.5},
+        {"unit": "gold#1", **part, "start": None},
+    ]
+    assert list(coverage_lines({"stream": "t", "covers": covers})) == [
+        "gold#0: 1,000 rows of t (50.0% of the input; the other rows were shed or late) from A to B; earlier rows are not kept;"
+        " event time has reached C",
+        "gold#1: no row of t has arrived yet",
+    ]
 
 
 # -- commands about classes, and the ledger ------------------------------------------------------------------------
