@@ -25,6 +25,7 @@ from configs.scenario.scenario import (
     AggregateBox,
     Costs,
     JoinBox,
+    OperatorModel,
     QueryModel,
     QueryNetwork,
     Scenario,
@@ -168,21 +169,27 @@ def stream_work(
         of_query = highest_factor(query.cost_drift, times, horizon_s)
         for operator, operator_us in zip(query.operators, operator_works_us(costs, query), strict=False):
             factor = of_query * highest_factor(operator.cost_drift, times, horizon_s)
-            results_us: float | Array = 0.0
-            if isinstance(operator, AggregateBox):
-                results_us = window_results(operator, times) * operator.result_us
-            elif isinstance(operator, JoinBox):
-                (other,) = (arrivals[name] for name in query.reads if name != stream)
-                earlier = np.searchsorted(other, times) - np.searchsorted(other, times - operator.window_s)
-                results_us = earlier * operator.selectivity * operator.match_us
-            work_us += factor * (operator_us + results_us)
+            work_us += factor * (operator_us + results_us(operator, query, stream, arrivals))
     return work_us * 1e-6
 
 
-def window_results(operator: AggregateBox, times: Array) -> Array:
-    """Return the number of results that each tuple causes: the first tuple after the end of a slide causes those of the slide."""
-    slides = np.floor(times / operator.slide_s)
-    return operator.groups * (np.diff(slides, prepend=slides[:1]) > 0)
+def results_us(
+    operator: OperatorModel, query: QueryModel, stream: str, arrivals: Mapping[str, Array]
+) -> Array:
+    """Return the work in µs of the results that each tuple of a stream causes in a window, or in a join with earlier tuples.
+
+    The first tuple after the end of a slide causes the results of the slide.
+    """
+    times = arrivals[stream]
+    if isinstance(operator, AggregateBox):
+        slides = np.floor(times / operator.slide_s)
+        ends = np.diff(slides, prepend=slides[:1]) > 0
+        return np.asarray(operator.groups * operator.result_us * ends, dtype=np.float64)
+    if isinstance(operator, JoinBox):
+        (other,) = (arrivals[name] for name in query.reads if name != stream)
+        partners = np.searchsorted(other, times) - np.searchsorted(other, times - operator.window_s)
+        return np.asarray(operator.selectivity * operator.match_us * partners, dtype=np.float64)
+    return np.zeros(len(times))
 
 
 def highest_factor(drift: Sequence[CostStep], times: Array, horizon_s: float) -> Array:
