@@ -5,8 +5,8 @@ measures or estimates. A class *fits* if a queue that is served at the original 
 
     backlog at any time + one call of an operator + short trains  ≤  BACKLOG_PART · delay target · original share
 
-The work of a tuple is the declared cost of each operator, times the expected number of tuples that reach the operator, plus the
-cost per call, divided among the tuples of a train of AT_TRAIN tuples. Trains are shorter while a class has less than AT_TRAIN
+The work of a tuple is the declared cost of each operator, times the expected number of tuples that reach the operator. The cost per
+call is divided among the tuples of a train of AT_TRAIN tuples. Trains are shorter while a class has less than AT_TRAIN
 tuples, so the work of that many tuples is added to the backlog ("short trains"). A cost that drifts is the higher of the costs at
 the arrival and one delay target later.
 """
@@ -35,7 +35,7 @@ from sim.run.offered_load import arrivals_of
 
 Array = npt.NDArray[np.float64]
 
-AT_TRAIN = 4
+AT_TRAIN = 8
 # Part of the delay target for which the queue of a class that fits may hold work. The rest is for turns of other classes.
 BACKLOG_PART = 0.5
 # Steps of a drifting cost at one moment are this many seconds apart for interpolation.
