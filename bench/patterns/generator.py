@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bench.patterns.oracle import tuple_work_us
+from bench.patterns.oracle import AT_TRAIN, tuple_work_us
 from configs.scenario.scenario import Costs, QueryNetwork, Scenario, contradictions
 from sim.run.rng import generator
 
@@ -33,8 +33,11 @@ Data = dict[str, Any]
 SECONDS, STEADY_S = 15.0, 3.5
 TARGETS_MS = (50, 75, 100, 150, 200, 300, 400, 500, 800, 1200, 2000, 3000, 5000)
 # Shortest delay target in ms of a class with the whole machine. The turns of a class with a tenth of the machine are ten times rarer.
-TARGET_LEAST_MS = 5.0
+TARGET_LEAST_MS = 3.5
 PRIORITIES = (1.0, 9.0)
+# Factors of the costs of a class, and limits of its trains. Trains of costly tuples are short, so that no call takes long.
+SCALES = (1, 1, 3, 8)
+TRAIN_LEAST, TRAIN_MOST = AT_TRAIN, 32
 CLASSES = (2, 10)
 POLICIES = ("fcfs", "rr", "brt", "hnr", "srpt", "chain", "bsd", "lsf")
 # Part of the classes that have the default policy.
@@ -61,6 +64,8 @@ class Draft:
     """Processors to which the original share entitles the class."""
     target_s: float
     costs: Costs
+    scale: int
+    """Factor of the costs of the class. A class with high costs has few tuples, and learns its costs slowly."""
     returns_s: tuple[float, ...]
     """Moments at which all owners of the scenario return."""
     queries: list[Data] = field(default_factory=list)
@@ -71,6 +76,11 @@ class Draft:
         """Return the rate of a stream that offers a load, relative to the original share."""
         queries = QueryNetwork.model_validate({"queries": self.queries}).queries
         return load * self.capacity / (1e-6 * tuple_work_us(self.costs, queries, stream))
+
+    def operator(self, kind: str, **settings: Any) -> Data:
+        """Return an operator with a random cost."""
+        call_us, tuple_us = self.scale * self.costs.call_us, self.scale * self.rng.randint(12, 50)
+        return {"kind": kind, "call_us": call_us, "tuple_us": tuple_us, **settings}
 
     def read(self, arrivals: Data, stream: str = "readings", **settings: Any) -> None:
         self.streams[stream] = {"arrivals": arrivals, **settings}
@@ -105,15 +115,30 @@ def drawn(number: int) -> Pattern:
     for place, (kind, priority) in enumerate(zip(kinds, priorities, strict=True), start=1):
         name = f"c{place}"
         share = priority / sum(priorities)
-        allowed_ms = [target for target in TARGETS_MS if target >= TARGET_LEAST_MS / share]
+        scale = rng.choice(SCALES)
+        least_ms = TARGET_LEAST_MS * (1 + scale / 2) / share
+        allowed_ms = [target for target in TARGETS_MS if target >= least_ms] or [TARGETS_MS[-1]]
         # Short delay targets are drawn more often, because they are harder to meet.
-        target_ms = min(rng.choice(allowed_ms), rng.choice(allowed_ms))
-        draft = Draft(rng=rng, capacity=share, target_s=target_ms / 1e3, costs=costs, returns_s=returns_s)
-        draft.queries = [drawn_query(rng, f"q{query}") for query in range(1, rng.randint(1, 3) + 1)]
+        target_ms = allowed_ms[int(len(allowed_ms) * rng.random() ** 1.5)]
+        draft = Draft(
+            rng=rng,
+            capacity=share,
+            target_s=target_ms / 1e3,
+            costs=costs,
+            scale=scale,
+            returns_s=returns_s,
+        )
+        draft.queries = [drawn_query(draft, f"q{query}") for query in range(1, rng.randint(1, 3) + 1)]
         PATTERNS[kind](draft)
         networks[name] = {"kind": "queries", "queries": draft.queries}
         steps_s[name] = draft.steps_s
-        class_ = {"name": name, "priority": priority, "delay_target_ms": target_ms, "network": name}
+        class_ = {
+            "name": name,
+            "priority": priority,
+            "delay_target_ms": target_ms,
+            "network": name,
+            "train_max": max(TRAIN_LEAST, TRAIN_MOST // scale),
+        }
         policy = {} if rng.random() < DEFAULT_PART else {"policy": {"kind": rng.choice(POLICIES)}}
         classes.append({**class_, **policy, "streams": draft.streams})
     scenario = Scenario.model_validate(
@@ -122,7 +147,7 @@ def drawn(number: int) -> Pattern:
             "description": ", ".join(f"c{place} {kind}" for place, kind in enumerate(kinds, start=1)),
             "seconds": SECONDS,
             "drain": True,
-            "train_max": 32,
+            "train_max": TRAIN_MOST,
             "costs": costs,
             "networks": networks,
             "classes": classes,
@@ -150,20 +175,17 @@ def drawn_kinds(number: int, rng: Random) -> list[str]:
     return kinds
 
 
-def drawn_query(rng: Random, name: str) -> Data:
+def drawn_query(draft: Draft, name: str) -> Data:
     """Return a query over the stream `readings`."""
-    select = {"kind": "select", "selectivity": round(rng.uniform(0.05, 0.9), 2), "tuple_us": cost_us(rng)}
-    project = {"kind": "project", "tuple_us": cost_us(rng)}
-    lookup = {"kind": "lookup", "selectivity": round(rng.uniform(0.5, 1.0), 2), "tuple_us": cost_us(rng)}
-    slide_s = rng.choice((0.5, 1.0, 2.0))
-    aggregate = {
-        "kind": "aggregate",
-        "slide_s": slide_s,
-        "range_s": slide_s * rng.choice((1, 2, 5)),
-        "groups": rng.choice((1, 4, 10)),
-        "tuple_us": cost_us(rng),
-        "result_us": 5,
-    }
+    rng = draft.rng
+    select = draft.operator("select", selectivity=round(rng.uniform(0.05, 0.9), 2))
+    project = draft.operator("project")
+    lookup = draft.operator("lookup", selectivity=round(rng.uniform(0.5, 1.0), 2))
+    slide_s, slides = rng.choice((0.5, 1.0, 2.0)), rng.choice((1, 2, 5))
+    groups = rng.choice((1, 4, 10))
+    aggregate = draft.operator(
+        "aggregate", slide_s=slide_s, range_s=slide_s * slides, groups=groups, result_us=5
+    )
     chains: Sequence[list[Data]] = (
         [select],
         [select, project],
@@ -172,10 +194,6 @@ def drawn_query(rng: Random, name: str) -> Data:
         [select, aggregate],
     )
     return {"name": name, "reads": ["readings"], "operators": rng.choice(chains)}
-
-
-def cost_us(rng: Random) -> int:
-    return rng.randint(12, 50)
 
 
 # --- patterns of load -----------------------------------------------------------------------------------------------
@@ -232,7 +250,7 @@ def drift(draft: Draft) -> None:
 
 def rare(draft: Draft) -> None:
     rng = draft.rng
-    selective = {"kind": "select", "selectivity": round(rng.uniform(0.05, 0.25), 2), "tuple_us": cost_us(rng)}
+    selective = draft.operator("select", selectivity=round(rng.uniform(0.05, 0.25), 2))
     draft.queries.append({"name": "rare", "reads": ["events"], "operators": [selective]})
     draft.read(draft.steady(rng.uniform(0.85, 0.98)))
     draft.read({"kind": rng.choice(("poisson", "constant")), "rate": rng.uniform(2, 20)}, "events")
@@ -257,13 +275,12 @@ def stall(draft: Draft) -> None:
 def pair(draft: Draft) -> None:
     rng = draft.rng
     window_s, other_rate = rng.uniform(0.2, 1.0), rng.uniform(5, 40)
-    joined = {
-        "kind": "join",
-        "window_s": window_s,
-        "selectivity": min(1.0, rng.uniform(0.1, 0.5) / (window_s * other_rate)),
-        "tuple_us": cost_us(rng),
-        "match_us": 5,
-    }
+    joined = draft.operator(
+        "join",
+        window_s=window_s,
+        selectivity=min(1.0, rng.uniform(0.1, 0.5) / (window_s * other_rate)),
+        match_us=5,
+    )
     draft.queries.append({"name": "pairs", "reads": ["readings", "alerts"], "operators": [joined]})
     draft.read({"kind": "poisson", "rate": draft.rate(rng.uniform(0.7, 0.97))})
     asleep = {"at_s": rng.uniform(STEADY_S, 6), "for_s": rng.uniform(3, 6), "collects": False}

@@ -5,6 +5,8 @@ measures or estimates. A class *fits* if a queue that is served at the original 
 
     backlog at any time + one call of an operator + short trains  ≤  BACKLOG_PART · delay target · original share
 
+and if the class need not wait longer than the rest of its delay target for a turn: one round, and one call of each other class.
+
 The work of a tuple is the declared cost of each operator, times the expected number of tuples that reach the operator. The cost per
 call is divided among the tuples of a train of AT_TRAIN tuples. Trains are shorter while a class has less than AT_TRAIN
 tuples, so the work of that many tuples is added to the backlog ("short trains"). A cost that drifts is the higher of the costs at
@@ -36,7 +38,7 @@ from sim.run.offered_load import arrivals_of
 Array = npt.NDArray[np.float64]
 
 AT_TRAIN = 8
-# Part of the delay target for which the queue of a class that fits may hold work. The rest is for turns of other classes.
+# Part of the delay target for which the queue of a class that fits may hold work. The rest is for the turns of other classes.
 BACKLOG_PART = 0.5
 # Steps of a drifting cost at one moment are this many seconds apart for interpolation.
 AT_ONCE_S = 1e-9
@@ -54,6 +56,11 @@ class OfferedWork:
     extra_s: float
     """Work that the class may have to do in addition to its backlog: one call, and the calls of short trains."""
 
+    long_trains: float
+    """Least ratio of the work of a tuple in the longest trains of the class to its work in trains of AT_TRAIN tuples."""
+    wait_s: float
+    """Longest time that the class may wait for a turn: one round, and one call of each other class."""
+
     def peak_backlog_s(self) -> float:
         """Return the most work that a queue of all tuples holds if it is served at the original share."""
         if not len(self.times):
@@ -65,7 +72,8 @@ class OfferedWork:
 
     def fits(self) -> bool:
         most_s = BACKLOG_PART * self.target_s * self.capacity
-        return self.peak_backlog_s() + self.extra_s <= most_s
+        waits_briefly = self.wait_s <= (1 - BACKLOG_PART) * self.target_s
+        return waits_briefly and self.peak_backlog_s() + self.extra_s <= most_s
 
     def load(self, start_s: float, end_s: float) -> float:
         """Return the load in processors between two times."""
@@ -116,7 +124,10 @@ def offered_work(scenario: Scenario, class_: SimulatedClass, seed: int) -> Offer
         work_s=amounts[order],
         capacity=share * scenario.lanes * turns_part(scenario),
         target_s=target_s,
-        extra_s=call_s(scenario, network.queries) + short_trains_s(scenario.costs, network.queries),
+        extra_s=call_s(scenario, class_) + short_trains_s(scenario.costs, network.queries),
+        long_trains=min(long_trains(scenario, class_, network.queries, stream) for stream in arrivals),
+        wait_s=scenario.round_ms / 1e3
+        + sum(call_s(scenario, other) for other in scenario.classes if other is not class_),
     )
 
 
@@ -131,26 +142,35 @@ def call_overhead_us(costs: Costs, call_us: float | None = None) -> float:
     return (costs.call_us if call_us is None else call_us) + costs.decision_us
 
 
-def tuple_work_us(costs: Costs, queries: Sequence[QueryModel], stream: str) -> float:
+def tuple_work_us(costs: Costs, queries: Sequence[QueryModel], stream: str, train: int = AT_TRAIN) -> float:
     """Return the work of a tuple in µs, without drift, without results of windows and matches of joins."""
-    return source_work_us(costs) + sum(
-        sum(operator_works_us(costs, query)) for query in queries if stream in query.reads
+    return source_work_us(costs, train) + sum(
+        sum(operator_works_us(costs, query, train)) for query in queries if stream in query.reads
     )
 
 
-def source_work_us(costs: Costs) -> float:
-    return call_overhead_us(costs) / AT_TRAIN + costs.source_tuple_us
+def source_work_us(costs: Costs, train: int = AT_TRAIN) -> float:
+    return call_overhead_us(costs) / train + costs.source_tuple_us
 
 
-def operator_works_us(costs: Costs, query: QueryModel) -> Iterator[float]:
+def operator_works_us(costs: Costs, query: QueryModel, train: int = AT_TRAIN) -> Iterator[float]:
     """Yield the work in µs that each operator of a query does for one tuple that enters the query."""
     reach = 1.0  # Expected number of tuples that reach the operator
     for operator in query.operators:
-        calls = min(1.0, AT_TRAIN * reach) / AT_TRAIN
+        calls = min(1.0, train * reach) / train
         yield reach * operator.tuple_us + calls * call_overhead_us(costs, operator.call_us)
         if isinstance(operator, AggregateBox | JoinBox):
             return
         reach *= operator.selectivity
+
+
+def long_trains(
+    scenario: Scenario, class_: SimulatedClass, queries: Sequence[QueryModel], stream: str
+) -> float:
+    longest = class_.train_max or scenario.train_max
+    return tuple_work_us(scenario.costs, queries, stream, longest) / tuple_work_us(
+        scenario.costs, queries, stream
+    )
 
 
 def stream_work(
@@ -203,12 +223,13 @@ def highest_factor(drift: Sequence[CostStep], times: Array, horizon_s: float) ->
     return np.maximum(np.interp(times, at_s, factors), np.interp(times + horizon_s, at_s, factors))
 
 
-def call_s(scenario: Scenario, queries: Sequence[QueryModel]) -> float:
-    """Return the longest time that a call of one operator can take, without the results of windows and joins."""
+def call_s(scenario: Scenario, class_: SimulatedClass) -> float:
+    """Return the longest time that a call of one operator of a class can take, without the results of windows and joins."""
+    network, train = scenario.networks[class_.network], class_.train_max or scenario.train_max
+    assert isinstance(network, QueryNetwork), "only networks of listed queries have declared costs"
     longest_us = max(
-        call_overhead_us(scenario.costs, operator.call_us)
-        + scenario.train_max * operator.tuple_us * most_factor(query)
-        for query in queries
+        call_overhead_us(scenario.costs, operator.call_us) + train * operator.tuple_us * most_factor(query)
+        for query in network.queries
         for operator in query.operators
     )
     return longest_us * 1e-6

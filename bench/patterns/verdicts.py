@@ -177,6 +177,8 @@ class Judge:
             self._work[name].loads(ORDER_BIN_S, self._seconds) / self._work[name].capacity
             for name in (higher, lower)
         )
+        # Trains of overloaded classes are long, so their tuples may need less work.
+        below = below * self._work[lower].long_trains
         if np.min(above) > OVERLOADED and np.min(below) > OVERLOADED and np.all(above <= below):
             lost, lost_below = self._lost_pct[higher], self._lost_pct[lower]
             broken = f"{higher} lost {lost:.1f}%, but {lower}, of lower priority, {lost_below:.1f}%"

@@ -66,7 +66,13 @@ def test_each_scenario_has_an_overloaded_class_and_priorities_that_do_not_sum_to
 
 def work(times: Sequence[float], amounts: Sequence[float], capacity: float = 0.5) -> OfferedWork:
     return OfferedWork(
-        times=np.array(times), work_s=np.array(amounts), capacity=capacity, target_s=1.0, extra_s=0.0
+        times=np.array(times),
+        work_s=np.array(amounts),
+        capacity=capacity,
+        target_s=1.0,
+        extra_s=0.0,
+        long_trains=1.0,
+        wait_s=0.0,
     )
 
 
@@ -96,6 +102,8 @@ def test_a_class_fits_if_its_backlog_takes_at_most_half_of_its_target() -> None:
     assert work([0.0], [0.25]).fits()
     assert not work([0.0], [0.26]).fits()
     assert not dataclasses.replace(work([0.0], [0.25]), extra_s=0.01).fits()
+    assert dataclasses.replace(work([0.0], [0.25]), wait_s=0.5).fits()
+    assert not dataclasses.replace(work([0.0], [0.25]), wait_s=0.51).fits()
 
 
 def test_the_work_of_a_tuple_counts_the_tuples_that_reach_each_operator() -> None:
@@ -103,18 +111,18 @@ def test_the_work_of_a_tuple_counts_the_tuples_that_reach_each_operator() -> Non
     query = QueryModel.model_validate(
         {"name": "q", "reads": ["s"], "operators": [select(0.5, 0.1), select(0.2, 0.2), project(0.3)]}
     )
-    # Of a train of four tuples, two reach the second operator and 0.4 the third. A call and its decision cost 8 µs.
-    expected = (5 + 8 / 4) + (100 + 8 / 4) + (0.5 * 200 + 8 / 4) + (0.1 * 300 + 0.4 * 8 / 4)
+    # Of a train of eight tuples, four reach the second operator and 0.8 the third. A call and its decision cost 8 µs.
+    expected = (5 + 8 / 8) + (100 + 8 / 8) + (0.5 * 200 + 8 / 8) + (0.1 * 300 + 0.8 * 8 / 8)
     assert tuple_work_us(costs, [query], "s") == pytest.approx(expected)
 
 
 def test_results_of_windows_and_matches_of_joins_are_work_of_the_tuple_that_causes_them() -> None:
     streams = {"s": at(0.5, 0.9, 1.5, 1.6), "t": at(0.4, 1.45)}
     networks = {"n": queries(window=[aggregate(1, 3, 0, 10)], pairs=[join(0.5, 0.5, 0, 100)])}
-    made = scenario(tenant("c", streams), networks=networks)
+    made = scenario(tenant("c", streams), networks=networks, costs={"source_tuple_us": 1000})
     offered = offered_work(made, made.classes[0], seed=1)
     # In order of arrival: t 0.4; s 0.5 has one partner; s 0.9 has one; t 1.45 has none; s 1.5 ends a window and has one; s 1.6 has one.
-    assert offered.work_s == pytest.approx([0, 0.05, 0.05, 0, 0.03 + 0.05, 0.05])
+    assert offered.work_s - 0.001 == pytest.approx([0, 0.05, 0.05, 0, 0.03 + 0.05, 0.05])
 
 
 def test_a_drifting_cost_is_the_higher_of_its_values_now_and_one_target_later() -> None:
