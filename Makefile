@@ -34,7 +34,7 @@ demo: $(READY) ## run the demonstration
 papers: $(READY) ## repeat the papers' experiments and check their claims (ARGS=--quick for shorter runs)
 	@$(BIN)/python -m bench.papers $(ARGS)
 
-patterns: $(READY) ## check the promises on 40 drawn scenarios, 20 seeds each (ARGS="--seeds 5" for a shorter run)
+patterns: $(READY) ## check the promises on 40 drawn scenarios with 20 seeds, for every night (ARGS="--seeds 5" for a shorter run)
 	@$(BIN)/python -m bench.patterns $(ARGS)
 
 test: $(READY) ## run the fast tests
