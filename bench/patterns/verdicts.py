@@ -169,7 +169,7 @@ class Judge:
         needed = (1 - SHARE_ERROR) * min(original, min(loads) / lanes)
         if self._record.at(step_s, name) < needed:
             share = self._record.at(whole_s, name)
-            broken = f"{name} had {share:.3f} of {needed:.3f} needed, {whole_s - step_s:.2f} s after {step_s:.2f} s"
+            broken = f"{name} had {share:.4f} of {needed:.4f} needed, {whole_s - step_s:.2f} s after {step_s:.2f} s"
             self._judge("whole", self._pattern.kinds[name], broken if share < needed else "")
 
     def _judge_order(self, higher: str, lower: str) -> None:

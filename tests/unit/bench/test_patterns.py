@@ -139,6 +139,19 @@ def test_no_tuple_of_a_steady_load_arrives_after_a_rise_but_all_tuples_of_a_shor
     assert burst.woken_part(0.15, 10) == 1.0
 
 
+@pytest.mark.parametrize("number", [7, 17, 33])
+def test_classes_that_fit_meet_their_targets_without_shedding_and_lending(number: int) -> None:
+    drawn_data = drawn(number).scenario.model_dump() | {"seconds": 6.0, "drain": False}
+    classes = [class_ | {"policy": {"kind": "fcfs"}} for class_ in drawn_data["classes"]]
+    short = Scenario.model_validate(drawn_data | {"classes": classes})
+    run = Simulation(short, "none", seed=1).run()
+    fitting = [class_ for class_ in short.classes if offered_work(short, class_, seed=1).fits()]
+    assert fitting
+    for class_ in fitting:
+        for answers in run.hosts[class_.name].answers.queries.values():
+            assert 1e3 * answers.responses.percentile_s(0.995) <= class_.delay_target_ms
+
+
 # -- verdicts ----------------------------------------------------------------------------------------------------
 
 
