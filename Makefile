@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or kafka or helm or browser or cluster or node or grafana or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo papers test test-slow test-live test-spark test-kafka test-helm cluster images test-cluster test-node grafana test-grafana test-browser test-all check format bench picture openapi policies metrics dashboards chart soak lock clean
+.PHONY: help setup tools demo papers patterns test test-slow test-live test-spark test-kafka test-helm cluster images test-cluster test-node grafana test-grafana test-browser test-all check format bench picture openapi policies metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -33,6 +33,9 @@ demo: $(READY) ## run the demonstration
 
 papers: $(READY) ## repeat the papers' experiments and check their claims (ARGS=--quick for shorter runs)
 	@$(BIN)/python -m bench.papers $(ARGS)
+
+patterns: $(READY) ## check the promises on 40 drawn scenarios with 20 seeds, for every night (ARGS="--seeds 5" for a shorter run)
+	@$(BIN)/python -m bench.patterns $(ARGS)
 
 test: $(READY) ## run the fast tests
 	@$(PYTEST) -n auto -m "$(FAST)" $(ARGS)

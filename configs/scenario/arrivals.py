@@ -1,11 +1,13 @@
-"""Arrivals of a stream: constant, Poisson, ON/OFF bursts, changing rates, or a recorded trace. Rates are tuples per second."""
+"""Arrivals of a stream: constant, Poisson, ON/OFF bursts, changing rates, or a recorded trace; and stalls, in which a stream is silent.
+Rates are tuples per second.
+"""
 
 from __future__ import annotations
 
 import itertools
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from configs.base import NonNegative, Positive, Settings
 from configs.errors import Contradiction
@@ -106,3 +108,41 @@ Arrivals = Annotated[
     ConstantArrivals | PoissonArrivals | BurstArrivals | StepArrivals | TraceArrivals,
     Field(discriminator="kind"),
 ]
+
+
+class Stall(Settings):
+    """Time in which a stream is silent, while its producer collects tuples or sleeps."""
+
+    at_s: NonNegative
+    for_s: Positive
+    collects: bool = True
+    """Collect the tuples of the stall, and send them after the stall; if false, the producer makes no tuples during the stall."""
+
+    catch_up_rate: Positive | None = None
+    """Rate in tuples per second at which the producer sends after the stall, until it has sent all collected tuples. Default: all
+    collected tuples arrive together at the end of the stall. With `offered_load`, this rate is scaled like the rates of arrivals."""
+
+    @property
+    def end_s(self) -> float:
+        return self.at_s + self.for_s
+
+    @model_validator(mode="after")
+    def catches_up_only_after_collecting(self) -> Self:
+        if self.catch_up_rate is not None and not self.collects:
+            title = "a stall without collected tuples has nothing to catch up"
+            hint = "leave out catch_up_rate, or set `collects: true`"
+            raise Contradiction(title, "catch_up_rate", self.catch_up_rate, hint)
+        return self
+
+
+def one_after_another(stalls: tuple[Stall, ...]) -> tuple[Stall, ...]:
+    """Return the stalls; raise Contradiction unless each stall begins after the end of the previous stall."""
+    for place, (earlier, later) in enumerate(itertools.pairwise(stalls), start=1):
+        if later.at_s <= earlier.end_s:
+            title = f"each stall must begin after the previous stall, which ends at {earlier.end_s:g} s"
+            hint = "list the stalls in rising order of at_s, or join the two stalls into a longer stall"
+            raise Contradiction(title, f"[{place}].at_s", later.at_s, hint)
+    return stalls
+
+
+Stalls = Annotated[tuple[Stall, ...], Field(max_length=10_000), AfterValidator(one_after_another)]

@@ -18,7 +18,8 @@ from configs.classes.policies import PolicyName
 from configs.classes.priority_class import PriorityClass, Weight
 from configs.classes.utility import Utility
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
-from configs.scenario.arrivals import Arrivals
+from configs.scenario.arrivals import Arrivals, Stalls
+from configs.scenario.cost_drift import CostDrift
 from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
 from configs.scenario.scenario_files import ScenarioData, checked, scenario_data
 
@@ -47,6 +48,8 @@ class BoxSettings(Settings):
 
     call_us: NonNegative | None = None
     size_out: Positive = 1.0
+    cost_drift: CostDrift = ()
+    """Steps and ramps of the operator's cost over time."""
 
 
 class SelectBox(BoxSettings):
@@ -117,6 +120,8 @@ class QueryModel(Settings):
     """Utility of the query's answers by response time. Default: the class's utility."""
     weight: Weight = 1.0
     """Weight of the freshness of the query's output compared with other queries."""
+    cost_drift: CostDrift = ()
+    """Steps and ramps of the cost of all operators of the query, on top of the operators' own drifts."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
@@ -216,6 +221,9 @@ class OperatorBox(Settings):
     selectivity: NonNegative = 1.0
     tuple_us: NonNegative
     call_us: NonNegative | None = None
+    cost_drift: CostDrift = ()
+    """Steps and ramps of the operator's cost over time."""
+
     partner: int | None = None
     """List position of the operator that is the other side of the same join."""
 
@@ -281,14 +289,27 @@ NetworkModel = Annotated[QueryNetwork | SharafNetwork | OperatorNetwork, Field(d
 
 
 class StreamInput(Settings):
-    """Input of a class on one stream: arrivals, late tuples and keys."""
+    """Input of a class on one stream: arrivals, stalls, late tuples and keys."""
 
     arrivals: Arrivals
+    stalls: Stalls = ()
+    """Times in which the stream is silent, in the order of time."""
+
     late_fraction: Fraction = 0.0
     """Fraction of the tuples that arrive after their window has closed."""
 
     keys: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Number of keys, for `victim: fair`; the key of rank n occurs with a frequency proportional to 1/n."""
+
+    @model_validator(mode="after")
+    def catches_up(self) -> Self:
+        rate = self.arrivals.mean_rate()
+        for place, stall in enumerate(self.stalls):
+            if stall.catch_up_rate is not None and stall.catch_up_rate <= rate:
+                title = f"a producer catches up only at a rate above that of its arrivals, which is {rate:g}"
+                hint = "raise catch_up_rate, or leave it out: all collected tuples then arrive together"
+                raise Contradiction(title, f"stalls[{place}].catch_up_rate", stall.catch_up_rate, hint)
+        return self
 
 
 class SimulatedClass(PriorityClass):
@@ -469,10 +490,13 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
                 nearest(class_.network, scenario.networks),
             )
             continue
-        yield from stream_contradictions(class_, scenario.networks[class_.network].streams(), at)
+        needed = scenario.networks[class_.network].streams()
+        yield from stream_contradictions(class_, needed, scenario.seconds, at)
 
 
-def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: str) -> Iterator[InvalidInput]:
+def stream_contradictions(
+    class_: SimulatedClass, needed: Collection[str], seconds: float, at: str
+) -> Iterator[InvalidInput]:
     for stream in needed:
         if stream not in class_.streams:
             title = f"the network reads stream {stream!r}, but the class has no input for it"
@@ -487,6 +511,11 @@ def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: s
                 nearest(stream, needed),
             )
     for stream, stream_input in class_.streams.items():
+        for place, stall in enumerate(stream_input.stalls):
+            if stall.at_s >= seconds:
+                title = "the stall comes after the end of the run"
+                hint = f"choose a time below seconds = {seconds:g}"
+                yield InvalidInput(title, f"{at}.streams.{stream}.stalls[{place}].at_s", stall.at_s, hint)
         if not math.isfinite(stream_input.arrivals.mean_rate()) or stream_input.arrivals.mean_rate() <= 0:
             yield InvalidInput(
                 "the mean arrival rate must be finite and above 0",

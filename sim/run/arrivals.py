@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 from configs.scenario.arrivals import (
     Arrivals,
     BurstArrivals,
     ConstantArrivals,
     PoissonArrivals,
+    Stall,
     StepArrivals,
     TraceArrivals,
 )
@@ -19,9 +21,9 @@ CHUNK = 1024
 
 
 def arrival_chunks(
-    settings: Arrivals, rng: random.Random, scale: float, end_s: float
+    settings: Arrivals, rng: random.Random, scale: float, end_s: float, stalls: Sequence[Stall] = ()
 ) -> Iterator[list[float]]:
-    """Return chunks of arrival times before `end_s`, at `scale` times the declared rate."""
+    """Return chunks of arrival times before `end_s`, at `scale` times the declared rate. No tuple arrives during `stalls`."""
     times: Iterator[float]
     match settings:
         case ConstantArrivals():
@@ -34,7 +36,7 @@ def arrival_chunks(
             times = steps(settings, scale, rng)
         case TraceArrivals():
             times = trace(settings, scale)
-    return chunked(before(end_s, times))
+    return chunked(before(end_s, stalled(times, stalls, scale) if stalls else times))
 
 
 def chunked(times: Iterable[float]) -> Iterator[list[float]]:
@@ -100,3 +102,24 @@ def trace(settings: TraceArrivals, scale: float) -> Iterator[float]:
     for lap in itertools.count() if settings.repeat else range(1):
         for time in settings.times_s:
             yield (lap * settings.times_s[-1] + time) / scale
+
+
+def stalled(times: Iterator[float], stalls: Sequence[Stall], scale: float) -> Iterator[float]:
+    """Yield the times at which tuples arrive that a producer makes at the given times. The producer sends nothing during its stalls."""
+    ahead = deque(stalls)
+    ready = gap = (
+        0.0  # Earliest time at which the producer can send again, and its distance between two tuples
+    )
+    for time in times:
+        sent = max(time, ready)
+        while ahead and ahead[0].end_s <= sent:
+            ahead.popleft()
+        if ahead and ahead[0].at_s <= sent:
+            stall = ahead[0]
+            if not stall.collects and time >= stall.at_s:
+                continue
+            sent = stall.end_s
+            gap = 0.0 if stall.catch_up_rate is None else 1 / (stall.catch_up_rate * scale)
+        # A tuple that is sent when it is made has no collected tuples before it.
+        ready = sent + gap if sent > time else sent
+        yield sent

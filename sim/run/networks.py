@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import erf, gcd, sqrt
 
 from configs.classes.utility import UtilityGraph
+from configs.scenario.cost_drift import CostStep
 from configs.scenario.scenario import (
     AggregateBox,
     Costs,
@@ -43,6 +44,7 @@ class Box:
     size_out: float = 1.0
     partner: int | None = None  # For a side of a join: number of the operator that is the other side
     drift: Drift | None = None  # Drift of the data that a select or a lookup filters
+    cost_drifts: tuple[tuple[CostStep, ...], ...] = ()  # Drifts of the cost, which multiply each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,11 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> BoxPlan:
     queries = queries_of(model)
     for number, box in enumerate(model.operators):
         lookup = LookupBox(
-            kind="lookup", selectivity=box.selectivity, tuple_us=box.tuple_us, call_us=box.call_us
+            kind="lookup",
+            selectivity=box.selectivity,
+            tuple_us=box.tuple_us,
+            call_us=box.call_us,
+            cost_drift=box.cost_drift,
         )
         plan.add(replace(box_of(box.name, queries[number], lookup, costs), partner=box.partner))
         plan.downstream[number] = list(box.feeds)
@@ -224,6 +230,7 @@ def query_plan(model: QueryNetwork, costs: Costs) -> BoxPlan:
         source = Box(f"source:{stream}", "", costs.call_us * 1e-6, costs.source_tuple_us * 1e-6)
         plan.entries[stream] = [plan.add(source)]
     for query in model.queries:
+        first = len(plan.boxes)
         numbers = [plan.entries[stream][0] for stream in query.reads]
         for operator in query.operators:
             name = f"{query.name}.{operator.kind}"
@@ -242,6 +249,10 @@ def query_plan(model: QueryNetwork, costs: Costs) -> BoxPlan:
             for operator in query.operators:
                 if operator.kind == "aggregate":
                     plan.slacks[number] = pane_s(operator)
+        if query.cost_drift:
+            for number in range(first, len(plan.boxes)):
+                box = plan.boxes[number]
+                plan.boxes[number] = replace(box, cost_drifts=(*box.cost_drifts, query.cost_drift))
     return plan
 
 
@@ -317,4 +328,5 @@ def box_of(name: str, query: str, operator: OperatorModel, costs: Costs) -> Box:
         tuple_s=operator.tuple_us * 1e-6,
         model=operator,
         size_out=operator.size_out,
+        cost_drifts=(operator.cost_drift,) if operator.cost_drift else (),
     )

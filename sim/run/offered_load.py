@@ -71,4 +71,5 @@ def arrivals_of(
     scenario: Scenario, settings: SimulatedClass, stream: str, scale: float, seed: int
 ) -> Iterator[list[float]]:
     rng = generator(seed, settings.name, stream, "arrivals")
-    return arrival_chunks(settings.streams[stream].arrivals, rng, scale, scenario.seconds)
+    given = settings.streams[stream]
+    return arrival_chunks(given.arrivals, rng, scale, scenario.seconds, given.stalls)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scheduler.operators.network import Estimate
 from scheduler.operators.policies import NONE
 from sim.run.networks import BoxPlan
-from sim.run.operator_models import Effect
+from sim.run.operator_models import Effect, cost_factor
 
 
 @dataclass(slots=True)
@@ -34,19 +34,23 @@ class OperatorCalls:
         self._effects = effects
         self._call_s = [box.call_s for box in plan.boxes]
         self._tuple_s = [box.tuple_s for box in plan.boxes]
+        self._drifts = [box.cost_drifts for box in plan.boxes]
         self._calls = [0] * size
         self._taken = [0] * size
         self._returned = [0] * size
         self._spent_s = [0.0] * size
         self._rebuild_s = 0.0
 
-    def begin(self, operator: int, train: list[float]) -> OperatorCall:
+    def begin(self, operator: int, train: list[float], now: float) -> OperatorCall:
+        """Begin a call at time `now`; costs that drift are those of this time."""
         out, extra_s = self._effects[operator](train)
         tuples = len(train)
         self._taken[operator] += tuples
         self._calls[operator] += 1
         self._returned[operator] += len(out)
         cost_s = self._call_s[operator] + tuples * self._tuple_s[operator] + extra_s
+        for drift in self._drifts[operator]:
+            cost_s *= cost_factor(drift, now)
         self._spent_s[operator] += cost_s
         self.under_way = call = OperatorCall(operator, train, out, cost_s)
         return call

@@ -11,6 +11,7 @@ import random
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 
+from configs.scenario.cost_drift import CostStep
 from configs.scenario.scenario import AggregateBox, JoinBox, LookupBox, ProjectBox, SelectBox
 from scheduler.operators.network import Estimate, Network
 from sim.run.networks import Box, BoxPlan, Drift
@@ -20,6 +21,21 @@ from sim.run.rng import generator
 Effect = Callable[[list[float]], tuple[list[float], float]]
 
 EXPIRE_AT = 1024
+
+
+def cost_factor(drift: Sequence[CostStep], at_s: float) -> float:
+    """Return the factor that multiplies a declared cost at the time `at_s`."""
+    factor = 1.0
+    for step in drift:
+        if at_s < step.at_s:
+            break
+        passed_s = at_s - step.at_s
+        factor = (
+            step.factor
+            if passed_s >= step.ramp_s
+            else factor + (step.factor - factor) * passed_s / step.ramp_s
+        )
+    return factor
 
 
 def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:

@@ -1,7 +1,6 @@
 """Quality of a simulated class's answers: response times, slowdown, utility, staleness and tardiness.
 
-For the whole class, response times have percentiles (`loadshed.responses`). For each query, there are only means and
-counts, with the names of the live system (`services.watch.quality`).
+The figures of each query have the names of the live system (`services.watch.quality`).
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ class QueryAnswers:
     """Statistics of the answers of one query, over all of its roots."""
 
     utility: UtilityStatistics
+    responses: ResponseStatistics
     weight: float
     is_due: bool
     """True if the query's answers have deadlines."""
     staleness: OutputStaleness = field(default_factory=lambda: OutputStaleness(0.0))
     tardiness: AnswerTardiness = field(default_factory=AnswerTardiness)
-    response_s: float = 0.0
-    """Sum of the response times of all answers; `slowdown` is the sum of their slowdowns."""
     slowdown: float = 0.0
+    """Sum of the slowdowns of all answers."""
 
 
 class SimulatedAnswers:
@@ -77,7 +76,10 @@ class SimulatedAnswers:
         for root, query in self._query_of.items():
             operator = network.operators[root]
             self.queries[query] = QueryAnswers(
-                UtilityStatistics(operator.utility or graph), operator.weight, operator.slack_s is not None
+                UtilityStatistics(operator.utility or graph),
+                ResponseStatistics(target_s),
+                operator.weight,
+                operator.slack_s is not None,
             )
         self._ideal_s = network.ideal_costs(alone)
         joins = [number for number, box in enumerate(plan.boxes) if box.partner is not None]
@@ -101,7 +103,7 @@ class SimulatedAnswers:
         if self._sample is not None:
             self._respond(self._sample, times, ideal_s, slowdowns)
         query, slack_s = self.queries[self._query_of[root]], self._slack_s[root]
-        query.response_s += sum(times)
+        query.responses.add(times, 0.0)
         query.slowdown += slowed
         query.utility.add(times)
         if slack_s is not None:
@@ -184,7 +186,7 @@ class SimulatedAnswers:
             count, tardiness = query.utility.count, query.tardiness
             figures[name] = {
                 "results": count,
-                "mean_ms": 1e3 * query.response_s / count if count else 0.0,
+                "mean_ms": 1e3 * query.responses.sum_s / count if count else 0.0,
                 "deadline_ms": 1e3 * query.utility.graph.deadline_s,
                 "slowdown": query.slowdown / count if count else 0.0,
                 "utility": query.utility.mean,

@@ -80,7 +80,7 @@ class SimulatedHost:
             if operator == NONE:
                 self._ran_dry = True
                 return -1.0
-            call = self.calls.begin(operator, self.queues.take(operator, self.train_max))
+            call = self.calls.begin(operator, self.queues.take(operator, self.train_max), now)
         else:  # The host died during this call. The call now runs again with the same results.
             call.runs = True
         return self.calls.cost_s(call)

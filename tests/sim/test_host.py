@@ -14,6 +14,7 @@ from loadshed.shedder import Admission, Shedder
 from sim.run.simulated_host import SimulatedHost
 from tests.support.scenarios import (
     Data,
+    aggregate,
     at,
     join,
     lookup,
@@ -93,6 +94,28 @@ def test_a_train_has_at_most_the_maximum_length_and_the_rest_waits() -> None:
 def test_a_call_has_a_fixed_cost_in_addition_to_the_cost_per_tuple() -> None:
     host = host_of(0.0, 0.0, 0.0, costs={"call_us": 500, "source_tuple_us": 1000})
     assert costs(host, 0.0) == pytest.approx([0.0035, 0.0305])
+
+
+def test_the_cost_of_a_call_follows_the_steps_and_ramps_of_its_operator() -> None:
+    drift = [{"at_s": 2, "factor": 3}, {"at_s": 4, "factor": 1, "ramp_s": 2}]
+    host = host_of(
+        1.0, 3.0, 5.0, 7.0, networks={"n": queries(only=[project(10) | {"cost_drift": drift}])}, costs={}
+    )
+    spent = [costs(host, now)[1] for now in (1.0, 3.0, 5.0, 7.0)]
+    assert spent == pytest.approx([0.01, 0.03, 0.02, 0.01])
+
+
+def test_the_factor_of_a_drifting_cost_multiplies_calls_tuples_and_results() -> None:
+    costly = aggregate(slide_s=1, groups=2, ms=10, result_ms=100) | {"cost_drift": [{"at_s": 0, "factor": 2}]}
+    host = host_of(0.5, 1.5, networks={"n": queries(only=[costly])}, costs={"call_us": 1000})
+    # One call takes two tuples, and the second tuple causes two results.
+    assert costs(host, 1.5) == pytest.approx([0.001, 2 * (0.001 + 2 * 0.01 + 2 * 0.1)])
+
+
+def test_the_drifts_of_a_query_and_of_its_operator_multiply() -> None:
+    network = queries(only=[project(10) | {"cost_drift": [{"at_s": 0, "factor": 3}]}, project(10)])
+    network["queries"][0]["cost_drift"] = [{"at_s": 0, "factor": 2}]
+    assert costs(host_of(0.0, networks={"n": network}, costs={}), 0.0) == pytest.approx([0.0, 0.06, 0.02])
 
 
 def test_operators_without_cost_process_their_tuples_in_no_time() -> None:

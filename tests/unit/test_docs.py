@@ -15,7 +15,8 @@ from bench.picture.__main__ import PATH, picture
 from configs.classes.__main__ import PAGE, written
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, compared_schedules
 from configs.classes.policies import POLICY_KINDS
-from configs.scenario.arrivals import Arrivals
+from configs.scenario.arrivals import Arrivals, Stall
+from configs.scenario.cost_drift import CostStep
 from configs.scenario.periodic_scenario import (
     Aggregates,
     CostModel,
@@ -50,7 +51,7 @@ PAGES = sorted(
 
 
 def scenario_models() -> Iterator[type[BaseModel]]:
-    yield from (Scenario, SimulatedClass, QueryModel)
+    yield from (Scenario, SimulatedClass, QueryModel, Stall, CostStep)
     yield from (
         PeriodicScenario,
         SynopsisModel,

@@ -15,6 +15,7 @@ from configs.scenario.arrivals import (
     ConstantArrivals,
     PoissonArrivals,
     RateStep,
+    Stall,
     StepArrivals,
     TraceArrivals,
 )
@@ -31,8 +32,10 @@ EVERY_KIND = [
 ]
 
 
-def times(settings: Arrivals, end_s: float, scale: float = 1.0, seed: int = 1) -> list[float]:
-    return list(itertools.chain(*arrival_chunks(settings, random.Random(seed), scale, end_s)))
+def times(
+    settings: Arrivals, end_s: float, scale: float = 1.0, seed: int = 1, stalls: Sequence[Stall] = ()
+) -> list[float]:
+    return list(itertools.chain(*arrival_chunks(settings, random.Random(seed), scale, end_s, stalls)))
 
 
 def test_tuples_that_arrive_together_share_the_first_arrival_time() -> None:
@@ -251,3 +254,76 @@ def test_a_repeated_trace_starts_again_at_the_time_of_its_last_arrival() -> None
 
 def test_a_trace_scaled_by_two_is_replayed_twice_as_fast() -> None:
     assert times(trace(0.5, 2.0, repeat=True), 3, scale=2) == [0.25, 1.0, 1.25, 2.0, 2.25]
+
+
+# -- stalls ------------------------------------------------------------------------------------------------------
+
+SECONDLY = trace(*(number + 0.5 for number in range(10)))
+
+
+def test_tuples_that_a_stall_collects_arrive_together_at_its_end() -> None:
+    stalls = [Stall(at_s=2, for_s=3)]
+    assert times(SECONDLY, 8, stalls=stalls) == [0.5, 1.5, 5.0, 5.0, 5.0, 5.5, 6.5, 7.5]
+
+
+def test_a_producer_catches_up_at_its_rate_and_keeps_the_order_of_its_tuples() -> None:
+    stalls = [Stall(at_s=2, for_s=3, catch_up_rate=2)]
+    # Tuples are sent every half second from 5 s on. At 7.5 s, nothing older is left to send.
+    assert times(SECONDLY, 9, stalls=stalls) == [0.5, 1.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.5]
+
+
+def test_the_catch_up_rate_is_scaled_like_the_arrivals() -> None:
+    stalls = [Stall(at_s=2, for_s=3, catch_up_rate=2)]
+    arrivals = times(CONSTANT.model_copy(update={"rate": 1}), 20, scale=10, stalls=stalls)
+    assert gaps([at for at in arrivals if 4.99 < at < 6.99]) == pytest.approx([1 / 20] * 39)
+
+
+def test_a_producer_that_sleeps_sends_nothing_of_its_stall_later() -> None:
+    stalls = [Stall(at_s=2, for_s=3, collects=False)]
+    assert times(SECONDLY, 8, stalls=stalls) == [0.5, 1.5, 5.5, 6.5, 7.5]
+
+
+def test_a_stall_interrupts_the_catching_up_after_an_earlier_stall() -> None:
+    stalls = [Stall(at_s=1, for_s=3, catch_up_rate=2), Stall(at_s=4.75, for_s=2)]
+    # The second stall ends at 6.75 s. By then, the tuples of 3.5, 4.5, 5.5 and 6.5 s have been collected.
+    assert times(SECONDLY, 7, stalls=stalls) == [0.5, 4.0, 4.5, 6.75, 6.75, 6.75, 6.75]
+
+
+def test_tuples_of_a_stall_beyond_the_end_of_the_run_do_not_arrive() -> None:
+    assert times(SECONDLY, 8, stalls=[Stall(at_s=2, for_s=30)]) == [0.5, 1.5]
+
+
+@st.composite
+def stalls_of_a_run(draw: st.DrawFn) -> list[Stall]:
+    at_s, drawn = 0.0, []
+    for wait_s, for_s in draw(st.lists(st.tuples(st.floats(0.1, 3), st.floats(0.01, 2)), max_size=5)):
+        rate = draw(st.none() | st.floats(20.5, 200))
+        drawn.append(Stall(at_s=at_s + wait_s, for_s=for_s, catch_up_rate=rate))
+        at_s = drawn[-1].end_s
+    return drawn
+
+
+@given(stalls_of_a_run(), st.integers(0, 1000))
+def test_a_stalled_stream_sends_every_tuple_once_in_order_and_none_early_or_in_a_stall(
+    stalls: list[Stall], seed: int
+) -> None:
+    made = times(POISSON.model_copy(update={"rate": 20}), 60, seed=seed)
+    sent = times(POISSON.model_copy(update={"rate": 20}), 60, seed=seed, stalls=stalls)
+    assert sent == sorted(sent)
+    assert len(sent) <= len(made)
+    assert all(later >= earlier for earlier, later in zip(made, sent, strict=False))
+    assert not any(stall.at_s <= at < stall.end_s for at in sent for stall in stalls)
+    first_s = stalls[0].at_s if stalls else math.inf
+    assert [at for at in sent if at < first_s] == [at for at in made if at < first_s]
+
+
+@given(stalls_of_a_run(), st.integers(0, 1000))
+def test_a_producer_without_a_catch_up_rate_has_nothing_left_after_each_stall(
+    stalls: list[Stall], seed: int
+) -> None:
+    at_once = [stall.model_copy(update={"catch_up_rate": None}) for stall in stalls]
+    made = times(POISSON.model_copy(update={"rate": 20}), 30, seed=seed)
+    moved = [next((stall.end_s for stall in at_once if stall.at_s <= at < stall.end_s), at) for at in made]
+    assert times(POISSON.model_copy(update={"rate": 20}), 30, seed=seed, stalls=at_once) == [
+        at for at in moved if at < 30
+    ]

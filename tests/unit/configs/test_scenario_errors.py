@@ -75,6 +75,60 @@ MISTAKES: list[tuple[str, object, str]] = [
         "networks.alarms.operators[1].weight: several operators answer query q, but their weight differs "
         "(got 2)\n  hint: give all of these operators the same weight, or different query names",
     ),
+    # stalls of a stream
+    (
+        f"{STREAMS}.readings",
+        {
+            "arrivals": {"kind": "constant", "rate": 100},
+            "stalls": [{"at_s": 2, "for_s": 2}, {"at_s": 3, "for_s": 1}],
+        },
+        f"{STREAMS}.readings.stalls[1].at_s: each stall must begin after the previous stall, which ends at 4 s "
+        "(got 3)\n  hint: list the stalls in rising order of at_s, or join the two stalls into a longer stall",
+    ),
+    (
+        f"{STREAMS}.readings",
+        {
+            "arrivals": {"kind": "constant", "rate": 100},
+            "stalls": [{"at_s": 2, "for_s": 2, "catch_up_rate": 90}],
+        },
+        f"{STREAMS}.readings.stalls[0].catch_up_rate: a producer catches up only at a rate above that of its arrivals, "
+        "which is 100 (got 90)\n"
+        "  hint: raise catch_up_rate, or leave it out: all collected tuples then arrive together",
+    ),
+    (
+        f"{STREAMS}.readings",
+        {
+            "arrivals": {"kind": "constant", "rate": 100},
+            "stalls": [{"at_s": 2, "for_s": 2, "collects": False, "catch_up_rate": 200}],
+        },
+        f"{STREAMS}.readings.stalls[0].catch_up_rate: a stall without collected tuples has nothing to catch up (got 200)\n"
+        "  hint: leave out catch_up_rate, or set `collects: true`",
+    ),
+    (
+        f"{STREAMS}.readings",
+        {"arrivals": {"kind": "constant", "rate": 100}, "stalls": [{"at_s": 10, "for_s": 2}]},
+        f"{STREAMS}.readings.stalls[0].at_s: the stall comes after the end of the run (got 10)\n"
+        "  hint: choose a time below seconds = 10",
+    ),
+    # costs that change
+    (
+        f"{QUERY}.operators[0].cost_drift",
+        [{"at_s": 2, "factor": 2, "ramp_s": 3}, {"at_s": 4, "factor": 1}],
+        f"{QUERY}.operators[0].cost_drift[1].at_s: each cost step must come after the previous step, which ends at 5 s "
+        "(got 4)\n  hint: list the steps in rising order of at_s, or shorten the previous ramp_s",
+    ),
+    (
+        f"{QUERY}.cost_drift",
+        [{"at_s": 2, "factor": 2}, {"at_s": 2, "factor": 1}],
+        f"{QUERY}.cost_drift[1].at_s: each cost step must come after the previous step, which ends at 2 s "
+        "(got 2)\n  hint: list the steps in rising order of at_s, or shorten the previous ramp_s",
+    ),
+    (
+        f"{QUERY}.cost_drift",
+        [{"at_s": 2, "factor": 0}],
+        f"{QUERY}.cost_drift[0].factor: the value must be above 0 (got 0)\n"
+        "  hint: give a number above 0 and at most 1000",
+    ),
     # names of policies in a scenario
     (
         "claims",
@@ -230,7 +284,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         f"{QUERY}.operators[0].cost_us",
         6,
-        f"{QUERY}.operators[0].cost_us: unknown key (got 'cost_us')\n  hint: did you mean call_us or tuple_us?",
+        f"{QUERY}.operators[0].cost_us: unknown key (got 'cost_us')\n  hint: did you mean cost_drift or call_us or tuple_us?",
     ),
     (
         f"{STREAMS}.readings.arrivals.rte",
