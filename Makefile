@@ -7,7 +7,7 @@ PYTEST  := $(BIN)/python -m pytest
 FAST    := not (live or spark or kafka or helm or browser or cluster or node or grafana or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo papers patterns test test-slow test-live test-spark test-kafka test-helm cluster images test-cluster test-node grafana test-grafana test-browser test-all check format bench picture openapi policies metrics dashboards chart soak lock clean
+.PHONY: help setup tools demo papers patterns test test-slow test-live test-spark test-kafka test-helm cluster images node test-cluster test-node grafana test-grafana test-browser test-all check format bench picture openapi policies metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -64,12 +64,15 @@ cluster: $(READY) ## build Kubernetes, KubeRay and kwok from pinned Go modules, 
 test-cluster: cluster ## run the tests that install the Helm chart on a Kubernetes control plane of this machine
 	@$(PYTEST) -m cluster $(ARGS)
 
-images: ## build the images that test-node runs, as root without Docker, into the cache of `make cluster`
+images: $(READY) ## build the images that test-node runs, as root without Docker, if the cache of `make cluster` lacks them
 	@bash .ci/tools images
-	@bash tests/cluster/bases/build "$${WEIR_CLUSTER_CACHE:-$$HOME/.cache/weir/cluster}/images"
+	@$(BIN)/python -m tests.cluster.archives
 
-test-node: cluster ## run the tests that start containerd and the kubelet on this machine, as root; installs what they need from Debian
+node: $(READY) ## install what test-node needs from Debian, and check that this machine can run a Kubernetes node
 	@bash .ci/tools node
+	@$(BIN)/python -m tests.cluster.machine
+
+test-node: node cluster images ## run the tests that start containerd and the kubelet on this machine, as root
 	@$(PYTEST) -m node $(ARGS)
 
 grafana: $(READY) ## build the Grafana server from its pinned Go module, if WEIR_GRAFANA_CACHE (~/.cache/weir/grafana) lacks it

@@ -51,10 +51,13 @@ class ControlPlane:
 def process(
     command: Sequence[str | Path], log: Path, environment: dict[str, str] | None = None
 ) -> Iterator[None]:
-    """Run a program, with its output in `log`. Stop it at the end, and report if it ended by itself."""
+    """Run a program, with its output in `log`. Stop it at the end, and report if it ended by itself.
+
+    If the test process is killed, the kernel kills the program.
+    """
     with log.open("wb") as output:
         started = subprocess.Popen(
-            list(map(str, command)),
+            ["setpriv", "--pdeathsig=KILL", "--", *map(str, command)],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=log.parent,

@@ -8,13 +8,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.api import Object, wait_until_none
 from tests.cluster.control_plane import ControlPlane, control_plane, process, storage_class, tail
 from tests.cluster.images import Image
-from tests.cluster.machine import INNER, OUTER, PARTS, Machine, machine, missing_tools
-from tests.cluster.programs import BuildError, build_missing, module
+from tests.cluster.machine import INNER, OUTER, PARTS, Machine, machine
+from tests.cluster.programs import module
 
 NAME = "node"
 VOLUMES = 6
@@ -89,13 +87,7 @@ def node(machine: Machine, plane: ControlPlane) -> Iterator[Node]:
 
 @contextmanager
 def joined_node(folder: Path, plane_folder: Path) -> Iterator[Node]:
-    """Start a control plane and a real node. Skip the test if this machine cannot run a node."""
-    if missing := missing_tools():
-        pytest.skip(f"a node needs {', '.join(missing)}; `.ci/tools node` installs packages")
-    try:
-        build_missing()
-    except BuildError as problem:
-        pytest.exit(f"cluster: {problem}", returncode=1)
+    """Start a control plane and a real node."""
     with (
         machine(folder) as made,
         control_plane(plane_folder, OUTER, with_nodes=False) as plane,

@@ -2,6 +2,8 @@
 
 When the first process of the isolated machine ends, all its processes, mounts and networks end. Its groups of processes (cgroups) are
 in one folder of this machine's cgroups, which is removed at the end.
+
+`python -m tests.cluster.machine` checks that this machine has what a node needs.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +22,8 @@ from pathlib import Path
 
 from tests.cluster.api import wait_until_none
 from tests.cluster.control_plane import tail
+from tests.support import postgresql
+from tests.support.build_cache import BuildError
 
 PARTS = Path(__file__).parent / "node"
 LINK = "weir-node"
@@ -36,19 +41,29 @@ TOOLS = (
     "gcc",
     "nft",
     "iptables",
+    "redis-server",
+    "redis-cli",
 )
 PACKAGES = (Path("/usr/lib/cni/bridge"), Path("/bin/busybox"))
 
 
-def missing_tools() -> list[str]:
-    """Return the programs, packages and rights that a node needs and that this machine lacks."""
+def check_tools() -> None:
+    """Raise BuildError if this machine lacks programs, packages or rights that a node needs."""
     missing = [name for name in TOOLS if shutil.which(name) is None]
     missing += [str(path) for path in PACKAGES if not path.exists()]
     if os.geteuid() != 0:
         missing.append("the rights of root")
+    if postgresql.programs() is None:
+        missing.append("PostgreSQL")
     if not group_folders(""):
         missing.append("cgroups")
-    return missing
+    if not missing:
+        tried = subprocess.run(
+            ["unshare", "--mount", "--net", "--pid", "--fork", "true"], capture_output=True
+        )
+        missing += ["the right to isolate processes"] if tried.returncode else []
+    if missing:
+        raise BuildError(f"a node needs {', '.join(missing)}; `.ci/tools node` installs packages")
 
 
 @dataclass(frozen=True)
@@ -61,9 +76,17 @@ class Machine:
     @cached_property
     def entry(self) -> list[str]:
         """Beginning of a command line. The command that is appended runs in the machine."""
+        return [*self._entering, "--"]
+
+    def entry_as(self, user: str, group: str) -> list[str]:
+        """Return the beginning of a command line. The command that is appended runs in the machine as this user."""
+        return [*self._entering, f"--reuid={user}", f"--regid={group}", "--clear-groups", "--"]
+
+    @property
+    def _entering(self) -> list[str]:
         entering = ["nsenter", f"--target={self.pid}", "--mount", "--net", "--pid", "--"]
         # The command runs as a child of nsenter. When nsenter is killed, `setpriv` ends the command as well.
-        return [*entering, "setpriv", "--pdeathsig=TERM", "--"]
+        return [*entering, "setpriv", "--pdeathsig=TERM"]
 
     def run(self, *command: str | Path) -> str:
         done = subprocess.run([*self.entry, *map(str, command)], capture_output=True, text=True, check=False)
@@ -195,3 +218,17 @@ def group_folders(name: str) -> list[Path]:
     """Return the folders of a cgroup: one in each hierarchy of cgroups version 1, or the only folder of version 2."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return [Path(mount[1]) / name.lstrip("/") for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
+
+
+def main() -> int:
+    try:
+        check_tools()
+    except BuildError as problem:
+        print(f"node: {problem}", file=sys.stderr)
+        return 1
+    print("node: this machine can run a node")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

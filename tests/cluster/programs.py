@@ -10,21 +10,18 @@ named after a hash of all that decides their contents, so a changed pin is built
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from tests.support.build_cache import BuildError, cache_folder, hash_of, locked, run_go, work_folder
+
+CACHE = "cluster"
 MODULES = Path(__file__).parent / "modules"
 # Go names a program after the last part of its path that is not a version.
 RENAMED = {"server": "etcd"}
@@ -46,10 +43,6 @@ FILES = {
 """Modules and patterns of the files to copy, for each group of module folders."""
 GO = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
 STRIPPED = "-s -w"
-
-
-class BuildError(Exception):
-    """Error for a program that cannot be built on this machine, with the reason in one line."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +68,13 @@ class Module:
     @property
     def built(self) -> Path:
         """Folder of the cache with the programs (`bin`) and files (`files`)."""
-        digest = hashlib.sha256()
-        for part in (
+        parts = (
             self.pins,
             (self.folder / "go.sum").read_text("utf-8"),
             *(file.read_text("utf-8") for file in sorted(self.folder.glob("*.go"))),
             repr((FILES.get(self.group), GO, self.flags)),
-        ):
-            digest.update(part.encode())
-        return cache_folder() / f"{self.folder.name}-{digest.hexdigest()[:12]}"
+        )
+        return cache_folder(CACHE) / f"{self.folder.name}-{hash_of(part.encode() for part in parts)}"
 
     @property
     def flags(self) -> str:
@@ -109,41 +100,22 @@ class Module:
         return self.built / "files"
 
     def build(self) -> None:
-        with TemporaryDirectory(dir=cache_folder()) as name:
-            made = Path(name) / "made"
+        with work_folder(cache_folder(CACHE)) as work:
+            made = work / "made"
             (made / "files").mkdir(parents=True)
             if self.tools:
                 output = f"{made / 'bin'}{os.sep}"
-                self.go("build", "-trimpath", "-ldflags", self.flags, "-o", output, *self.tools)
+                run_go(
+                    self.folder, GO, "build", "-trimpath", "-ldflags", self.flags, "-o", output, *self.tools
+                )
             for old, new in RENAMED.items():
                 if (made / "bin" / old).exists():
                     (made / "bin" / old).rename(made / "bin" / new)
             for path, pattern in FILES.get(self.group, []):
-                source = Path(json.loads(self.go("mod", "download", "-json", path))["Dir"])
+                source = Path(json.loads(run_go(self.folder, GO, "mod", "download", "-json", path))["Dir"])
                 for file in sorted(source.glob(pattern)):
                     shutil.copy(file, made / "files" / file.name)
             made.rename(self.built)
-
-    def go(self, *arguments: str) -> str:
-        done = subprocess.run(
-            ["go", *arguments],
-            cwd=self.folder,
-            env=os.environ | GO,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
-            raise BuildError(f"go {arguments[0]} failed for {self.folder.name}: {reason}")
-        return done.stdout
-
-
-def cache_folder() -> Path:
-    named = os.environ.get("WEIR_CLUSTER_CACHE")
-    folder = Path(named) if named else Path.home() / ".cache" / "weir" / "cluster"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def modules() -> list[Module]:
@@ -159,17 +131,9 @@ def operator_versions() -> list[str]:
     return [found.folder.name.partition("-")[2] for found in modules() if found.group == "kuberay"]
 
 
-@contextmanager
-def locked() -> Iterator[None]:
-    """Hold a lock during which no other process writes to the cache."""
-    with (cache_folder() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def build_missing() -> None:
     """Build the programs that are not in the cache. Raise BuildError if a program cannot be built."""
-    with locked():
+    with locked(cache_folder(CACHE)):
         missing = [found for found in modules() if not found.built.exists()]
         if missing and shutil.which("go") is None:
             raise BuildError("Go 1.26 or newer is missing; it builds Kubernetes, KubeRay and kwok")
@@ -185,7 +149,7 @@ def main() -> int:
         print(f"cluster: {problem}", file=sys.stderr)
         return 1
     names = ", ".join(found.folder.name for found in modules())
-    print(f"cluster: {names} are in {cache_folder()}")
+    print(f"cluster: {names} are in {cache_folder(CACHE)}")
     return 0
 
 

@@ -21,8 +21,8 @@ from tests.cluster.release import CHART, NAME, Release
 PORT = 8642
 INSTANCE = f"app.kubernetes.io/instance={NAME}"
 # Longest wait in seconds for pods that start Ray or Spark on a busy machine.
-START_S = 300.0
-CALL_S = 10.0
+START_S = 600.0
+CALL_S = 30.0
 ROWS = 10_000
 LOG_LINES = 25
 
@@ -133,9 +133,9 @@ class Service:
 
         self.wait_for(problems)
 
-    def wait_for(self, problems: Callable[[], list[str]], within_s: float = START_S) -> None:
+    def wait_for(self, problems: Callable[[], list[str]]) -> None:
         """Wait until `problems` returns an empty list. A failed call counts as a problem."""
-        wait_until_none(lambda: tried(problems), within_s, context=self.diagnosis)
+        wait_until_none(lambda: tried(problems), START_S, context=self.diagnosis)
 
     def wait_until_running(self) -> None:
         """Wait until the pods are ready and all declared classes run."""

@@ -8,14 +8,9 @@ import pytest
 
 from tests.cluster.api import wait_until_none
 from tests.cluster.control_plane import process
-from tests.cluster.machine import LINK, command_line, group_folders, machine, missing_tools
+from tests.cluster.machine import LINK, command_line, group_folders, machine
 
-pytestmark = [
-    pytest.mark.node,
-    pytest.mark.skipif(
-        bool(missing_tools()), reason="a node needs root and packages; `.ci/tools node` installs them"
-    ),
-]
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("node_tools")]
 
 SETTING = Path("/proc/sys/kernel/panic")
 

@@ -15,9 +15,9 @@ from tests.cluster.release import chart_values
 from tests.support.checkout import ROOT
 
 
-def build(cache: Path, path: str) -> subprocess.CompletedProcess[str]:
+def build(cache: Path, path: str, module: str = "programs") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.cluster.programs"],
+        [sys.executable, "-m", f"tests.cluster.{module}"],
         cwd=ROOT,
         env=os.environ | {"PATH": path, "WEIR_CLUSTER_CACHE": str(cache)},
         capture_output=True,
@@ -30,6 +30,14 @@ def test_missing_go_is_reported_in_one_line(tmp_path: Path) -> None:
     done = build(tmp_path, path="")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "cluster: Go 1.26 or newer is missing; it builds Kubernetes, KubeRay and kwok\n"
+
+
+def test_missing_programs_of_a_node_are_reported_in_one_line(tmp_path: Path) -> None:
+    done = build(tmp_path, path="", module="machine")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("node: a node needs containerd, ")
+    assert done.stderr.endswith("; `.ci/tools node` installs packages\n")
+    assert done.stderr.count("\n") == 1
 
 
 def test_failed_go_build_is_reported_in_one_line(tmp_path: Path) -> None:

@@ -5,50 +5,43 @@ The tests of a test class run in order on one release, and check what docs/opera
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import pytest
 
-from tests.cluster.api import wait_until_none
-from tests.cluster.conftest import add_kinds
-from tests.cluster.control_plane import ControlPlane, process, tail
+from tests.cluster.conftest import operator_of
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet import Node
-from tests.cluster.machine import INNER, PARTS
-from tests.cluster.programs import module, operator_versions
+from tests.cluster.machine import PARTS
+from tests.cluster.programs import operator_versions
 from tests.cluster.release import CHART, NAME, add_namespace, release, remove_namespace
 from tests.cluster.service import PORT, Reader, Service, is_contiguous
 from tests.cluster.steps import Steps
+from tests.cluster.stores import PostgreSQL, Redis, postgresql, redis
 
 pytestmark = pytest.mark.node
 
 # On a busy machine, Ray needs some minutes to start.
 WITHIN = "8m"
-PASSWORD = "of-the-tests"
-ELSEWHERE = "elsewhere"
+ELSEWHERE, STRANGER = "elsewhere", "stranger"
 RAY_PORT = 6379
-REMOVED_S = 60.0
+CLAIM = "persistentVolumeClaim"
 # Rows of one micro-batch of stream `ticks`, and a number of rows for which several micro-batches are necessary.
 BATCH, MANY = 5, 30
-# Python program that fails if it gets no connection within four seconds.
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 4)"
+# Python program that fails if it gets no connection within some seconds.
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), float(sys.argv[3]))"
+# A refused connection gets no answer, so each of these tests waits for the whole time. An allowed connection may be slow on a busy machine.
+REFUSED_S, ALLOWED_S = 5, 60
 VALUES = ("--values", str(PARTS / "values.yaml"), "--timeout", WITHIN)
 
 
 @pytest.fixture(scope="module")
 def operated(weir_node: Node) -> Iterator[ControlPlane]:
     """The node's control plane with the newest KubeRay operator."""
-    plane, built = weir_node.plane, module(f"kuberay-{operator_versions()[-1]}")
-    command = [
-        str(built.program("ray-operator")),
-        "--enable-leader-election=false",
-        "--metrics-addr=0",
-        "--health-probe-bind-address=0",
-    ]
-    add_kinds(plane, str(built.documents))
-    with process(command, plane.folder / "operator.log", {"KUBECONFIG": str(plane.kubeconfig)}):
-        yield plane
+    with operator_of(weir_node.plane, operator_versions()[-1]):
+        yield weir_node.plane
 
 
 @pytest.fixture(scope="class")
@@ -69,20 +62,24 @@ def service(operated: ControlPlane, weir_node: Node, options: list[str], steps: 
         yield installed
 
 
-@dataclass
-class Caller:
-    """A pod that calls other pods."""
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """A connection from a pod, which network policies allow or refuse."""
 
-    service: Service
-    namespace: str
-    pod: str = "stranger"
+    plane: ControlPlane = field(repr=False)
+    caller: tuple[str, str]
+    """Namespace and name of the pod."""
+    host: str
+    port: int
+    allowed: bool
 
-    def connects(self, host: str, port: int) -> bool:
-        done = self.service.release.plane.kubectl(
-            "--namespace", self.namespace, "exec", self.pod, "--", "python", "-c", CONNECT, host, str(port)
-        )
-        assert done.returncode == 0 or "timed out" in done.stderr, done.stderr
-        return done.returncode == 0
+    def problems(self) -> list[str]:
+        address = (self.host, str(self.port), str(ALLOWED_S if self.allowed else REFUSED_S))
+        namespace, pod = self.caller
+        program = ("python", "-c", CONNECT, *address)
+        done = self.plane.kubectl("--namespace", namespace, "exec", pod, "--", *program)
+        expected = done.returncode == 0 if self.allowed else "timed out" in done.stderr
+        return [] if expected else [f"{self}: {done.stderr or 'connected'}"]
 
 
 @pytest.fixture
@@ -96,10 +93,10 @@ def strangers(service: Service) -> Iterator[dict[str, str]]:
             done = plane.kubectl("--namespace", namespace, "apply", "--filename", file)
             assert done.returncode == 0, done.stderr
         for namespace in namespaces:
-            wait = ("wait", "--for=condition=Ready", "--timeout=60s", "--filename", file)
+            wait = ("wait", "--for=condition=Ready", f"--timeout={WITHIN}", "--filename", file)
             done = plane.kubectl("--namespace", namespace, *wait)
             assert done.returncode == 0, done.stderr
-        found = {name: plane.api.find("v1", "Pod", "stranger", name) for name in namespaces}
+        found = {name: plane.api.find("v1", "Pod", STRANGER, name) for name in namespaces}
         yield {name: pod["status"]["podIP"] for name, pod in found.items() if pod}
     finally:
         plane.kubectl("--namespace", namespaces[0], "delete", "--filename", file)
@@ -143,18 +140,30 @@ class TestRelease:
         self, service: Service, strangers: dict[str, str], steps: Steps
     ) -> None:
         head, worker = (service.pod(name)["status"]["podIP"] for name in ("head", "worker"))
-        inside, outside = (Caller(service, namespace) for namespace in (service.release.namespace, ELSEWHERE))
-        own = Caller(service, service.release.namespace, service.pod("worker")["metadata"]["name"])
-        with steps.step("connections of other pods: allowed and refused"):
-            # Pods without policies reach each other, and the REST service is open to its namespace.
-            assert outside.connects(strangers[inside.namespace], 8080)
-            assert inside.connects(head, PORT)
-            assert own.connects(head, RAY_PORT)
-            assert not outside.connects(head, PORT)
-            for port in (RAY_PORT, 8265, 10001):
-                assert not inside.connects(head, port), port
-            assert not inside.connects(worker, 8815)
-            assert not own.connects(strangers[inside.namespace], 8080)
+        namespace = service.release.namespace
+        stranger, own = strangers[namespace], (namespace, service.pod("worker")["metadata"]["name"])
+        inside, outside = (namespace, STRANGER), (ELSEWHERE, STRANGER)
+        # Pods without policies reach each other, and the REST service is open to its namespace.
+        allowed = [(outside, stranger, 8080), (inside, head, PORT), (own, head, RAY_PORT)]
+        refused = [
+            (outside, head, PORT),
+            *((inside, head, port) for port in (RAY_PORT, 8265, 10001)),
+            (inside, worker, 8815),
+            (own, stranger, 8080),
+        ]
+        connections = [
+            Connection(
+                plane=service.release.plane, caller=caller, host=host, port=port, allowed=group is allowed
+            )
+            for group in (allowed, refused)
+            for caller, host, port in group
+        ]
+        with (
+            steps.step("connections of other pods: allowed and refused"),
+            ThreadPoolExecutor(len(connections)) as pool,
+        ):
+            problems = list(pool.map(Connection.problems, connections))
+        assert [problem for some in problems for problem in some] == []
 
     def test_new_ingest_pod_continues_from_the_checkpoints(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
@@ -283,31 +292,46 @@ class TestRelease:
     def test_uninstall_leaves_nothing(self, service: Service, steps: Steps) -> None:
         with steps.step("helm uninstall, until no object, process, mount or cgroup is left"):
             service.release.run_helm("uninstall", NAME, "--timeout", WITHIN)
-            service.wait_for(service.left_over, REMOVED_S)
+            service.wait_for(service.left_over)
 
 
 @pytest.fixture(scope="class")
-def redis(weir_node: Node) -> Iterator[None]:
-    """A Redis server on the node's machine, with a password."""
-    if shutil.which("redis-server") is None:
-        pytest.skip("redis-server is missing; `.ci/tools node` installs it")
-    options = ("--bind", INNER, "--requirepass", PASSWORD, "--save", "", "--appendonly", "no")
-    log = weir_node.machine.folder / "redis.log"
-    with process([*weir_node.machine.entry, "redis-server", *options], log):
-        wait_until_none(lambda: [] if "Ready to accept connections" in log.read_text() else [tail(log)])
-        yield
+def tables(weir_node: Node) -> Iterator[Redis]:
+    """Store for the tables of Ray."""
+    with redis(weir_node.machine) as store:
+        yield store
 
 
-def redis_keys(node: Node) -> list[str]:
-    command = ("redis-cli", "-h", INNER, "-a", PASSWORD, "--no-auth-warning", "keys", "*")
-    return node.machine.run(*command).split()
+@pytest.fixture(scope="class")
+def catalog(weir_node: Node) -> Iterator[PostgreSQL]:
+    """Store for the declarations."""
+    with postgresql(weir_node.machine) as store:
+        yield store
 
 
-class TestHeadWithRedis:
+class TestReleaseWithStoresAndExecutors:
     @pytest.fixture(scope="class")
     @classmethod
-    def options(cls, redis: None) -> list[str]:
-        return ["--values", str(PARTS / "redis-values.yaml")]
+    def options(cls, tables: Redis, catalog: PostgreSQL) -> list[str]:
+        files = [str(PARTS / f"{name}-values.yaml") for name in ("stores", "executors")]
+        return [option for file in files for option in ("--values", file)]
+
+    def test_catalog_is_in_postgresql_and_not_on_a_volume(
+        self, service: Service, catalog: PostgreSQL
+    ) -> None:
+        assert catalog.query("SELECT count(*) > 0 FROM pg_stat_user_tables") == ["t"]
+        assert [volume for volume in service.pod("head")["spec"]["volumes"] if CLAIM in volume] == []
+
+    def test_rows_arrive_from_an_executor_pod_that_belongs_to_the_ingest_pod(
+        self, service: Service, steps: Steps
+    ) -> None:
+        with steps.step("weir apply, until rows of a Spark executor are answered"):
+            service.apply((PARTS / "counts.yaml").read_text())
+            values = Reader(service, "acme/counted").wait_for_more()
+        assert values[0] == 0
+        assert is_contiguous(values)
+        owners = service.pod("executor")["metadata"]["ownerReferences"]
+        assert {owner["uid"] for owner in owners} == service.uids("ingest")
 
     def test_upgrade_with_a_new_ray_head_loses_nothing(
         self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
@@ -319,7 +343,7 @@ class TestHeadWithRedis:
         ordered.wait_for_values(lambda values: len(values) == 7)
         ticked.wait_for_more()
         workers, head = service.uids("worker"), service.uids("head")
-        with steps.step("helm upgrade with Redis, a new head pod, until rows are answered"):
+        with steps.step("helm upgrade with Redis and PostgreSQL, a new head pod, until rows are answered"):
             service.upgrade("--set", "api.extraEnv[0].name=CHANGED", "--set", "api.extraEnv[0].value=yes")
             service.delete_pods("head")
             service.wait_until_running()
@@ -336,13 +360,13 @@ class TestHeadWithRedis:
         assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)
 
     def test_uninstall_removes_the_tables_of_ray_from_redis(
-        self, service: Service, weir_node: Node, steps: Steps
+        self, service: Service, tables: Redis, steps: Steps
     ) -> None:
-        assert redis_keys(weir_node)
-        with steps.step("helm uninstall with Redis, until nothing is left"):
+        assert tables.keys()
+        with steps.step("helm uninstall with Redis and PostgreSQL, until nothing is left"):
             service.release.run_helm("uninstall", NAME, "--timeout", WITHIN)
-            service.wait_for(service.left_over, REMOVED_S)
-        assert redis_keys(weir_node) == []
+            service.wait_for(service.left_over)
+        assert tables.keys() == []
 
 
 def run_chart_test(service: Service, steps: Steps) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.grafana.programs import BuildError, build_missing
+from tests.grafana.programs import build_missing
 from tests.grafana.provisioned import write_provisioning
 from tests.grafana.recording import Recording, recorded
 from tests.grafana.server import Organisation, RealServer, started
+from tests.support.build_cache import BuildError
 from tests.support.terminal import VARIABLES, Terminal
 
 

@@ -10,16 +10,15 @@ The server's folder is named after a hash of all that decides its contents, so a
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from tests.support.build_cache import BuildError, cache_folder, hash_of, locked, run_go, work_folder
+
+CACHE = "grafana"
 MODULE = Path(__file__).parent / "module"
 GRAFANA = "github.com/grafana/grafana"
 # The pinned commit is from just before this release. Later commits are not available as Go modules.
@@ -35,29 +34,16 @@ UNREAD = shutil.ignore_patterns("*_test.go", "docs", "e2e", "devenv", "node_modu
 NEEDED = {"go": "Go 1.26 or newer", "gcc": "a C compiler (apt-get install gcc libc6-dev)"}
 
 
-class BuildError(Exception):
-    """Error for a server that cannot be built on this machine, with the reason in one line."""
-
-
-def cache_folder() -> Path:
-    named = os.environ.get("WEIR_GRAFANA_CACHE")
-    folder = Path(named) if named else Path.home() / ".cache" / "weir" / "grafana"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def built() -> Path:
     """Return the server's folder in the cache. It contains `bin/grafana` and the files that the server reads."""
-    digest = hashlib.sha256(repr((GO, BUILD, READ_BY_SERVER)).encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
-    return cache_folder() / f"grafana-{VERSION}-{digest.hexdigest()[:12]}"
+    pins = [(MODULE / name).read_bytes() for name in ("go.mod", "go.sum")]
+    settings = repr((GO, BUILD, READ_BY_SERVER)).encode()
+    return cache_folder(CACHE) / f"grafana-{VERSION}-{hash_of([settings, *pins])}"
 
 
 def build_missing() -> Path:
     """Build the server if the cache lacks it, and return its folder. Raise BuildError if the server cannot be built."""
-    with (cache_folder() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(cache_folder(CACHE)):
         if not built().exists():
             missing = [what for program, what in NEEDED.items() if shutil.which(program) is None]
             if missing:
@@ -71,16 +57,16 @@ def build_missing() -> Path:
 
 
 def build() -> None:
-    with TemporaryDirectory(dir=cache_folder()) as name:
-        module, source, made = (Path(name) / part for part in ("module", "source", "made"))
+    with work_folder(cache_folder(CACHE)) as work:
+        module, source, made = (work / part for part in ("module", "source", "made"))
         shutil.copytree(MODULE, module)
         # Go compares the download with go.sum. Afterwards the download is copied and changed, which go.sum cannot check.
-        downloaded = json.loads(go(module, "mod", "download", "-json", GRAFANA))["Dir"]
+        downloaded = json.loads(run_go(module, GO, "mod", "download", "-json", GRAFANA))["Dir"]
         shutil.copytree(downloaded, source, ignore=UNREAD)
         make_writable(source)
-        go(module, "mod", "edit", f"-replace={GRAFANA}={source}")
-        go(module, "tool", "wire", "gen", "-tags", "oss", f"{GRAFANA}/pkg/server")
-        go(module, "build", *BUILD, "-o", f"{made / 'bin'}{os.sep}", f"{GRAFANA}/pkg/cmd/grafana")
+        run_go(module, GO, "mod", "edit", f"-replace={GRAFANA}={source}")
+        run_go(module, GO, "tool", "wire", "gen", "-tags", "oss", f"{GRAFANA}/pkg/server")
+        run_go(module, GO, "build", *BUILD, "-o", f"{made / 'bin'}{os.sep}", f"{GRAFANA}/pkg/cmd/grafana")
         for part in READ_BY_SERVER:
             shutil.copytree(
                 source / part, made / part, ignore=shutil.ignore_patterns("*.ts*", "*.svg", "*.png")
@@ -93,21 +79,6 @@ def make_writable(folder: Path) -> None:
     for parent, _, files in os.walk(folder):
         for path in (Path(parent), *(Path(parent) / file for file in files)):
             path.chmod(path.stat().st_mode | 0o200)
-
-
-def go(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["nice", "go", *arguments],
-        cwd=folder,
-        env=os.environ | GO,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
-        raise BuildError(f"go {arguments[0]} failed: {reason}")
-    return done.stdout
 
 
 def main() -> int:

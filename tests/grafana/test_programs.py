@@ -39,7 +39,10 @@ def test_failed_go_build_is_reported_in_one_line(tmp_path: Path) -> None:
     go.write_text("#!/bin/sh\necho context >&2\necho 'the proxy does not answer' >&2\nexit 1\n")
     go.chmod(0o755)
     done = build(tmp_path / "cache", path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert (done.returncode, done.stderr) == (1, "grafana: go mod failed: the proxy does not answer\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "grafana: go mod failed in module: the proxy does not answer\n",
+    )
 
 
 def test_programs_in_the_cache_are_used_without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

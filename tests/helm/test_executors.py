@@ -9,7 +9,7 @@ import pytest
 from pyspark.java_gateway import launch_gateway
 
 from configs.documents.declarations import SessionDeclaration, documents_of
-from tests.helm.chart import CHART, RELEASE, containers, named, rendered
+from tests.helm.chart import CHART, NAMESPACE, RELEASE, containers, named, rendered
 
 pytestmark = pytest.mark.helm
 # Any name that begins like this is a valid name of a Spark setting, because users choose the rest of the name.
@@ -63,6 +63,12 @@ def test_executors_run_as_the_account_of_the_driver() -> None:
 def test_executors_reserve_enough_memory_for_their_python_processes() -> None:
     """Check the memory beyond the heap. By default it is a tenth of the heap, but the Python processes of an executor need more."""
     assert session().conf["spark.executor.memoryOverheadFactor"] == "0.4"
+
+
+def test_executors_call_the_driver_by_its_service_and_not_by_the_address_at_which_it_listens() -> None:
+    conf = session().conf
+    assert conf["spark.driver.host"] == f"{RELEASE}-weir-ingest.{NAMESPACE}.svc"
+    assert conf["spark.kubernetes.executor.useDriverPodIP"] == "false"
 
 
 def test_driver_gets_the_name_of_its_pod_from_an_environment_variable() -> None:

@@ -20,7 +20,9 @@ OPTIONS = "-c listen_addresses= -c fsync=off -c shared_buffers=1MB -c max_connec
 @contextmanager
 def postgresql() -> Iterator[str]:
     """Yield the DSN of the server. PostgreSQL refuses to run as root, so tests that run as root start it as another user."""
-    programs = found()
+    folder_of_programs = programs()
+    if folder_of_programs is None:
+        pytest.skip("needs PostgreSQL: apt-get install postgresql (make tools does, as root)")
     user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
     with TemporaryDirectory(prefix="pg-") as name:
         folder = Path(name)
@@ -28,7 +30,7 @@ def postgresql() -> Iterator[str]:
 
         def run(program: str, *arguments: str) -> None:
             subprocess.run(
-                [programs / program, "-D", folder / "data", *arguments],
+                [folder_of_programs / program, "-D", folder / "data", *arguments],
                 check=True,
                 user=user.pw_uid,
                 group=user.pw_gid,
@@ -46,11 +48,11 @@ def postgresql() -> Iterator[str]:
             run("pg_ctl", "-w", "-m", "immediate", "stop")
 
 
-def found() -> Path:
-    """Return the folder that contains PostgreSQL's programs."""
+def programs() -> Path | None:
+    """Return the folder that contains PostgreSQL's programs, or None if PostgreSQL is missing."""
     here = shutil.which("pg_ctl")
     folders = [*sorted(DEBIAN.glob("*/bin"), reverse=True), *([Path(here).parent] if here else [])]
     for folder in folders:
         if (folder / "initdb").exists() and (folder / "pg_ctl").exists():
             return folder
-    pytest.skip("needs PostgreSQL: apt-get install postgresql (make tools does, as root)")
+    return None

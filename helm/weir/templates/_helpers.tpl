@@ -275,7 +275,10 @@ ray.upgradeStrategy: this KubeRay operator does not know upgradeStrategy; instal
 {{- end }}
 {{- end -}}
 
-{{/* Session document for Spark on Kubernetes: the driver starts executors in their own pods. */}}
+{{/*
+Session document for Spark on Kubernetes: the driver starts executors in their own pods.
+The driver listens at all addresses (0.0.0.0). With useDriverPodIP, which is the default of Spark 4.3, executors would call 0.0.0.0.
+*/}}
 {{- define "weir.session" -}}
 {{- $executors := .Values.ingest.executors -}}
 {{- $name := printf "%s-ingest" (include "weir.fullname" .) -}}
@@ -294,6 +297,7 @@ ray.upgradeStrategy: this KubeRay operator does not know upgradeStrategy; instal
   "spark.executor.memoryOverheadFactor" (toString $executors.memoryOverheadFactor)
   "spark.driver.host" (printf "%s.%s.svc" $name .Release.Namespace)
   "spark.driver.bindAddress" "0.0.0.0"
+  "spark.kubernetes.executor.useDriverPodIP" "false"
   "spark.driver.port" "7078"
   "spark.driver.blockManager.port" "7079"
 -}}
