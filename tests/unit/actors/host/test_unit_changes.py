@@ -123,7 +123,7 @@ def test_answers_stay_readable_when_all_queries_have_ended_also_after_a_restart(
     with opened(dirs, declared()) as unit:
         work(unit)
         # A query that begins again has none of its earlier answers.
-        assert [reader.given(query) for query in QUERIES] == [0, 0]
+        assert [AnswerReader(dirs, "t").given(query) for query in QUERIES] == [0, 0]
 
 
 @pytest.mark.parametrize("at_rest", [True, False])
