@@ -9,9 +9,11 @@ import pytest
 
 from bench.papers import sharaf
 from bench.papers.dilos.redistribution import accounts, criteria_of
-from bench.papers.dilos.runs import NAMES
+from bench.papers.dilos.runs import NAMES, fared
+from bench.papers.dilos.steps import Return, rises_of
 from bench.papers.freshening import polling, solved
 from bench.papers.mavstream import compared
+from configs.scenario.arrivals import StepArrivals
 from sim.outcome.promises import check_promises
 from sim.outcome.results import outcome_of, results
 from sim.simulation import Simulation
@@ -98,8 +100,8 @@ def test_the_check_of_shares_finds_every_redistribution_criterion_that_the_share
 
 def test_the_claim_that_a_problem_is_too_large_fails_only_if_an_exact_solution_is_found() -> None:
     exact, coarse = solved(1000, 1e-11, 0.8), solved(1000, 1e-3, 0.7)
-    assert (exact.holds, bool(exact.why)) == (False, True)
-    assert (coarse.holds, coarse.why) == (True, "")
+    assert (exact.holds, bool(exact.reason)) == (False, True)
+    assert (coarse.holds, coarse.reason) == (True, "")
 
 
 def test_a_claim_loses_its_explanation_when_it_no_longer_holds() -> None:
@@ -115,6 +117,33 @@ def test_a_claim_loses_its_explanation_when_it_no_longer_holds() -> None:
     }
     found = sharaf.by_claims(testbed, answers)
     assert [one.claim for one in found if one.holds or one.why] == []
+
+
+def test_class_1_waits_for_its_share_from_the_step_of_its_load_and_not_from_the_cycle_that_notices_the_step() -> (
+    None
+):
+    scenario = preset("dilos-steps", seconds=8.0)
+    class1 = scenario.classes[0]
+    readings = class1.streams["readings"]
+    # The step at 6.02 s is between two load cycles of 150 ms.
+    steps = StepArrivals.model_validate(
+        {"kind": "steps", "steps": [{"at_s": 0, "rate": 500}, {"at_s": 6.02, "rate": 2100}]}
+    )
+    streams = {**class1.streams, "readings": readings.model_copy(update={"arrivals": steps})}
+    scenario = scenario.model_copy(
+        update={"classes": (class1.model_copy(update={"streams": streams}), *scenario.classes[1:])}
+    )
+    shares: list[tuple[float, float]] = []
+    wait = Return(scenario.original_shares()["class1"], rises_of(scenario))
+
+    def watch(run: Simulation) -> None:
+        shares.append((run.now, run.ring.shares()["class1"]))
+        wait(run)
+
+    fared(scenario, "dilos", 1, [watch])
+    whole_s = next(at_s for at_s, share in shares if at_s > 6.02 and share >= wait.original - 1e-9)
+    assert (wait.since_s, wait.after_s) == ([6.02], [whole_s - 6.02])
+    assert 0 < whole_s - 6.02 <= 0.3
 
 
 def test_an_experiment_gives_the_same_findings_each_time() -> None:
