@@ -28,7 +28,7 @@ from configs.classes.periodic_schedules import (
 from configs.scenario.periodic_scenario import PeriodicScenario
 from configs.scenario.scenarios import load_any_scenario
 from scheduler.windows import PeriodicQuery, PeriodicScheduler
-from sim.windows.periodic_run import PeriodicWorkload, mean, run_periodic
+from sim.windows.periodic_run import PeriodicOutcome, PeriodicWorkload, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
 
 # Window and slide of each query in minutes (Golab §4.2).
@@ -145,7 +145,8 @@ class ScheduleRuns:
     throughput: float
     latency: float
     shortened: float
-    """Fraction of the queries that have a period shorter than their slide."""
+    """Fraction of the queries that have a period shorter than their slide; `sub_groups` is the same fraction of the sub-groups."""
+    sub_groups: float
 
 
 @dataclass(frozen=True)
@@ -188,16 +189,24 @@ def updates(values: Sequence[float]) -> str:
 def over_runs(name: str, per_group: int, rate: int, quick: bool) -> ScheduleRuns:
     settings = schedule_of(SCHEDULES[name], packets(rate).schedule)
     seconds = QUICK_SECONDS if quick else SECONDS
-    outcomes = [
-        run_periodic(packet_queries(per_group, rate, run), settings, seconds)
-        for run in range(1, 1 + (QUICK_RUNS if quick else RUNS))
+    workloads = [
+        packet_queries(per_group, rate, run) for run in range(1, 1 + (QUICK_RUNS if quick else RUNS))
     ]
-
+    outcomes = [run_periodic(workload, settings, seconds) for workload in workloads]
     return ScheduleRuns(
         mean([outcome.throughput for outcome in outcomes]),
         mean([outcome.latency_updates for outcome in outcomes]),
         mean([outcome.shortened for outcome in outcomes]),
+        mean([shortened_sub_groups(*run) for run in zip(workloads, outcomes, strict=True)]),
     )
+
+
+def shortened_sub_groups(workload: PeriodicWorkload, outcome: PeriodicOutcome) -> float:
+    """Return the fraction of the sub-groups that have a period shorter than their slide."""
+    is_shorter = {
+        (query.group, query.slide): outcome.periods[query.name] < query.slide for query in workload.queries
+    }
+    return sum(is_shorter.values()) / len(is_shorter)
 
 
 # Minimum factor that counts as very good throughput.
@@ -261,7 +270,7 @@ def hybrid_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
         f"counting on that (Weir's `meetings: false`), the throughput is {times(apart)} that of CS, and the latency a "
         f"{', a '.join(f'{factor:.0f}th' for factor in apart_shorter)}. On processors two to five times as fast, HS has ×1.2 to ×2.0"
     )
-    shortened = mean([schedule.shortened for schedule in evaluation.fared("HS", LOW)])
+    shortened = mean([schedule.sub_groups for schedule in evaluation.fared("HS", LOW)])
     return (
         Finding(
             where="§5.2, Fig. 5",
@@ -287,16 +296,20 @@ def hybrid_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
             where="§5.2",
             claim="HS shortens the periods of more than half of the sub-groups",
             claimed=">50%",
-            got=f"{100 * shortened:.0f}% of the queries",
+            got=f"{100 * shortened:.1f}%",
             holds=shortened > 0.5,
-            why="the paper counts sub-groups, and queries are counted here",
-            rule="more than half of the queries",
+            rule="more than half of the sub-groups, on average over the numbers of queries",
             figures=(PaperFigure(50.0, 100 * shortened),),
         ),
     )
 
 
-AGGRESSIVE = ""
+AGGRESSIVE = (
+    "one round of AS, which answers all queries of all groups, takes 3.4 s with 240 queries, and slides are 15 s on average. So only the few queries "
+    "with the shortest slides are late. A round takes longer than most slides only if answers cost far more than scans: 17 s with answers twenty times as "
+    "expensive. But then HS is overloaded too, and even later than AS (13 updates, AS 5). Costs that give both of the paper's claims were not found: with answers "
+    "up to a hundred times as expensive, and processors from half to twelve times as fast, HS has at most ×1.3 the throughput of CS wherever AS is later than HS"
+)
 
 
 def late_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
