@@ -197,7 +197,7 @@ def steadiness(quick: bool) -> ExperimentOutcome:
             rule=f"the standard deviation of the answers per interval is {'below' if is_below else 'above'} that of segment scheduling, "
             "as a mean over the loads",
             figures=(PaperFigure(claimed[policy], got[policy]),),
-            why=CONSTANT_RATES,
+            why=GROWS_WITH_LOAD if is_below else SHORT_TURNS,
         )
 
     at = ", ".join(f"{load:g}" for load in STEADY_LOADS)
@@ -239,7 +239,15 @@ def digits(values: Iterable[float]) -> str:
     return ", ".join(f"{value:.2f}" for value in values)
 
 
-CONSTANT_RATES = ""
+GROWS_WITH_LOAD = (
+    "the difference grows with the load, and the thesis does not give the costs, so that the loads of its rates are not known. Counted in intervals of "
+    "20 service times, path capacity has 0.95 times the deviation of segment scheduling at load 0.6, 0.82 at 0.9 and 0.36 at 1.2"
+)
+SHORT_TURNS = (
+    "in MavStream, each operator has a turn of a fixed length, so that answers come only in the turns of the root. The host here chooses again after each "
+    "tuple. With longer turns, round robin comes near: at load 1.2 and counted in intervals of 20 service times, it has 0.30 times the deviation of segment "
+    "scheduling with trains of one tuple, 0.75 with 20 tuples and 0.99 with whole queues"
+)
 
 EXPERIMENTS = (
     Experiment(
