@@ -449,9 +449,9 @@ def fluctuating(quick: bool) -> ExperimentOutcome:
 
 # --- QoS of scheduling policies when one application is overloaded for the whole run (§4.6.1) ------------
 
-# Load of the overloaded application, and of all other applications together. The thesis does not give them. In its Table 4.6, about half
-# of the tuples belong to the overloaded application: under slope-slack these tuples are late, and the mean QoS of all tuples is 0.46.
-OVERLOADED, OTHERS_LOAD = 0.6, 0.55
+# Load of the overloaded application, and of all other applications together, chosen so that the mean QoS of slope-slack is near that of
+# the thesis, which does not give the loads. Together with calls and decisions, these loads exceed the capacity.
+OVERLOADED, OTHERS_LOAD = 0.6, 0.2
 
 
 def sustained_arrivals(tuples: int, seed: int) -> list[tuple[float, int]]:
@@ -509,7 +509,10 @@ def sustained(quick: bool) -> ExperimentOutcome:
     )
 
 
-OVERLOAD_UNKNOWN = "the thesis gives neither the load of the overloaded application nor that of the others"
+OVERLOAD_UNKNOWN = (
+    "the thesis gives neither the load of the overloaded application nor that of the others. If the others have 50% instead of 20%, both policies "
+    "miss most deadlines, and slope-slack misses fewer than fixed priority"
+)
 
 
 class CountedBuckets(BucketPolicy):
@@ -717,7 +720,8 @@ EXPERIMENTS = (
         "QoS when one application is overloaded",
         sustained,
         "Table 4.2 and the costs of `carney-fluctuating`. For the whole run, one application with a tight deadline offers 60% of the capacity, "
-        "and the others 55% together; the thesis does not give these loads. 100,000 tuples (quick: 10,000).",
+        "and the others 20% together, without the cost of calls and schedules. The thesis does not give these loads: they are chosen so that slope-slack comes near "
+        "its figure. 100,000 tuples (quick: 10,000).",
     ),
     Experiment(
         "carney",
