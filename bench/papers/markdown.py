@@ -50,7 +50,7 @@ def totals(record: PaperRecord) -> Iterator[str]:
     yield row("**all**", *counts(every))
     yield ""
     if record.experiments:
-        yield f"A full run takes {sum(record.minutes.values()):.0f} minutes of processor time."
+        yield f"The full runs on this page took {sum(record.minutes.values()):.1f} minutes of processor time."
         yield ""
 
 

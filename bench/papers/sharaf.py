@@ -334,7 +334,7 @@ def qod(quick: bool) -> ExperimentOutcome:
 
 def bursty(quick: bool) -> ExperimentOutcome:
     """Compare the staleness of FAS and HR when five or all of the ten streams come in bursts (§4.5.4)."""
-    testbed, fresher = Testbed("sharaf-qod", {}, {"seconds": 40.0 if quick else 300.0}), {}
+    testbed, fresher = Testbed("sharaf-qod", {}, {"seconds": 15.0 if quick else 300.0}), {}
     for count in (5, 10):
         stale = {
             name: of(testbed.with_bursts(count).ran(name, 0.95), "staleness.mean") for name in ("hr", "fas")
@@ -377,8 +377,8 @@ def selectivity(quick: bool) -> ExperimentOutcome:
     """Compare ℓ2 norms of slowdowns if all operators cost the same, by the maximum selectivity (Fig. 15)."""
     findings, lines = [], dict[str, list[tuple[float, float]]]()
     for most, claims in ((0.5, {"hr": 0.44, "hnr": 0.19}), (1.0, {"hr": 0.61, "hnr": 0.27})):
-        network = {"cost_classes": 1, "selectivity_max": most} | ({"queries": 100} if quick else {})
-        testbed = Testbed("sharaf-qos", network, {"seconds": 30.0} if quick else {})
+        network = {"cost_classes": 1, "selectivity_max": most} | ({"queries": 60} if quick else {})
+        testbed = Testbed("sharaf-qos", network, {"seconds": 20.0} if quick else {})
         answers = {name: testbed.ran(name, SELECTIVITY_LOAD) for name in ("hr", "hnr", "bsd")}
         for name, answer in answers.items():
             lines.setdefault(name, []).append((most, of(answer, "slowdown.l2")))
@@ -672,7 +672,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "sharaf-bursts",
         "Freshness by the number of bursty streams",
         bursty,
-        "250 queries as in §4.5 (preset sharaf-qod) at utilisation 0.95, 300 s (quick: 40 s). Tuples of bursty streams come ten at a time.",
+        "250 queries as in §4.5 (preset sharaf-qod) at utilisation 0.95, 300 s (quick: 15 s). Tuples of bursty streams come ten at a time.",
     ),
     Experiment(
         "sharaf",
@@ -680,7 +680,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "Selectivities with equal costs",
         selectivity,
         "The queries of `sharaf-qos` with equal costs, and selectivities from 0.1 to 0.5 or 1. The thesis does not give the utilisation; it "
-        "is 0.97 here, for 200 s. Quick: 100 queries, 30 s.",
+        "is 0.97 here, for 200 s. Quick: 60 queries, 20 s.",
     ),
     Experiment(
         "sharaf",
