@@ -31,7 +31,7 @@ tools: ## install the Debian packages that tests use: Prometheus, Chromium, Post
 demo: $(READY) ## run the demonstration
 	@$(BIN)/weir demo $(ARGS)
 
-papers: $(READY) ## repeat the papers' experiments and check their claims (ARGS=--quick for shorter runs)
+papers: $(READY) ## repeat the papers' experiments, check their claims and renew docs/papers.md (ARGS=--quick: shorter runs that renew nothing)
 	@$(BIN)/python -m bench.papers $(ARGS)
 
 patterns: $(READY) ## check the promises on 40 drawn scenarios with 20 seeds, for every night (ARGS="--seeds 5" for a shorter run)

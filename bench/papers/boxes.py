@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from configs.classes.policies import PolicySettings
 from configs.classes.utility import UtilityGraph
+from loadshed.steadiness import INTERVAL_S, OutputSteadiness
 from loadshed.utility import UtilityStatistics
 from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.operators.policies import NONE
@@ -31,6 +32,9 @@ class BoxHost:
     decision_s: float = 0.0
     train_max: int = WHOLE_QUEUE
     schedule: int = 1  # Number of boxes that one decision chooses, before the first of these boxes runs
+    counted_s: float = (
+        INTERVAL_S  # Length of the intervals in which answers are counted, to measure their unevenness
+    )
 
     now: float = field(init=False, default=0.0)
     calls: list[int] = field(init=False, default_factory=list)
@@ -45,6 +49,7 @@ class BoxHost:
         self.queues: list[list[float]] = [[] for _ in self.network.operators]
         self._owed = [0.5] * len(self.queues)
         self.latencies = {root: [] for root in self.network.roots}
+        self.steadiness = OutputSteadiness(interval_s=self.counted_s)
         self.queued = 0.0
         self._known = 0  # Number of scheduling decisions for which time has been charged
 
@@ -116,6 +121,7 @@ class BoxHost:
                 out.append(arrival)
                 if is_root:
                     self.latencies[number].append(self.now - arrival)
+                    self.steadiness.answered(1, self.now)
         return out
 
     def _tell(self, number: int) -> None:
@@ -131,6 +137,16 @@ class BoxHost:
     def mean_latency_s(self) -> float:
         every = [latency for latencies in self.latencies.values() for latency in latencies]
         return sum(every) / len(every)
+
+    def missed(self) -> float:
+        """Return the part of all answers that came after the deadline of their application."""
+        late = sum(
+            latency > graph.deadline_s
+            for root, latencies in self.latencies.items()
+            if (graph := self.network.operators[root].utility) is not None
+            for latency in latencies
+        )
+        return late / sum(map(len, self.latencies.values()))
 
     def utilities(self) -> dict[int, float]:
         """Return the mean utility of the answers of each root."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.papers import carney, dilos, freshening, golab, mavstream, sharaf
-from bench.papers.claim import Experiment, ExperimentOutcome
+from bench.papers.claim import Experiment, ExperimentOutcome, Finding, check_unique
 from configs.errors import UnknownName, nearest
 
 Results = Sequence[tuple[Experiment, ExperimentOutcome]]
@@ -17,25 +17,31 @@ Results = Sequence[tuple[Experiment, ExperimentOutcome]]
 class Paper:
     """Paper with claims that the experiments test."""
 
+    short: str
+    """Name by which the claims' sources refer to the paper."""
     title: str
     authors: str
 
 
 PAPERS: Mapping[str, Paper] = {
     "dilos": Paper(
+        "DILoS",
         "DILoS: A Dynamic Integrated Load Manager and Scheduler for Continuous Queries",
         "T. N. Pham, L. Al Moakar, P. K. Chrysanthis, A. Labrinidis",
     ),
     "sharaf": Paper(
+        "Sharaf",
         "Metrics and Algorithms for Processing Multiple Continuous Queries",
         "M. A. Sharaf, thesis, Pittsburgh 2007",
     ),
-    "carney": Paper("Application-Aware Resource Scheduling", "D. P. Carney, thesis, Brown 2005"),
+    "carney": Paper("Carney", "Application-Aware Resource Scheduling", "D. P. Carney, thesis, Brown 2005"),
     "golab": Paper(
+        "Golab",
         "Multi-Query Optimization of Sliding Window Aggregates by Schedule Synchronization",
         "L. Golab, K. G. Bijay, M. T. Özsu, Waterloo 2006",
     ),
     "mavstream": Paper(
+        "MavStream",
         "Design and Implementation of Scheduling Strategies and Their Evaluation in MavStream",
         "V. K. Pajjuri, thesis, Arlington 2004",
     ),
@@ -49,6 +55,15 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
     for experiment in module.EXPERIMENTS
     if experiment.paper == paper
 )
+check_unique("experiment", [experiment.name for experiment in EXPERIMENTS])
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """Return in words how many claims hold, and how many figures agree."""
+    figured = [finding for finding in findings if finding.agrees is not None]
+    agree = sum(finding.agrees is True for finding in figured)
+    hold = sum(finding.holds for finding in findings)
+    return f"{hold} of {len(findings)} claims hold. {agree} of {len(figured)} claims with figures agree."
 
 
 def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:

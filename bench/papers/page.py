@@ -43,7 +43,7 @@ h3 { font-size: 1.05rem; margin: 2rem 0 .2rem } h3 code { font-weight: 400; colo
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; margin: .8rem 0 }
 th, td { padding: .45rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
 th { font-weight: 600; font-size: .86rem; color: var(--dim) }
-.claims { table-layout: fixed } .claims th:nth-child(1) { width: 2.2rem } .claims th:nth-child(2) { width: 46% }
+.claims { table-layout: fixed } .claims th:nth-child(1) { width: 2.2rem } .claims th:nth-child(2) { width: 44% } .claims th:nth-child(5) { width: 5rem }
 .why, .note { border-left: 3px solid var(--line); padding-left: .6rem; margin-top: .4rem; color: inherit } .why { border-color: var(--bad) }
 .number, .count th:not(:first-child) { text-align: right; white-space: nowrap }
 figure { margin: 0 } figcaption { font-size: .9rem; padding: .1rem .4rem .4rem; font-weight: 600 }
@@ -77,9 +77,10 @@ def page(results: Results, quick: bool) -> str:
     parts = [
         f"<h1>{title}</h1>",
         '<p class="dim">Each set-up is repeated in virtual time, where a run depends only on its seed. The rule that is printed under a '
-        "claim decides whether the claim holds. Ratios are compared and not times, because the papers used other machines."
+        "claim decides whether the claim holds. The claim agrees if its figures are within 25% of the paper's. Ratios are compared and "
+        "not times, because the papers used other machines."
         f"{' <b>Quick form</b>: shorter runs of the same set-ups.' if quick else ''}</p>",
-        f'<p class="big">{tally([finding for _, outcome in results for finding in outcome.findings])}</p>',
+        f'<p class="big">{verdicts([finding for _, outcome in results for finding in outcome.findings])}</p>',
         count_table(papers, results),
         failed_list(results),
         contents(papers, results),
@@ -99,11 +100,16 @@ def page(results: Results, quick: bool) -> str:
     return document(title, STYLE, parts)
 
 
-def tally(findings: Sequence[Finding]) -> str:
+def verdicts(findings: Sequence[Finding]) -> str:
     hold = sum(finding.holds for finding in findings)
+    figured = [finding for finding in findings if finding.agrees is not None]
     text = f'<span class="good">{hold} of {len(findings)} claims hold</span>'
     fail = len(findings) - hold
-    return f'{text}, <span class="bad">{fail} {"does" if fail == 1 else "do"} not</span>' if fail else text
+    if fail:
+        text += f', <span class="bad">{fail} {"does" if fail == 1 else "do"} not</span>'
+    if figured:
+        text += f"; {sum(finding.agrees is True for finding in figured)} of {len(figured)} with figures agree"
+    return text
 
 
 def count_table(papers: Sequence[str], results: Results) -> str:
@@ -116,12 +122,15 @@ def count_table(papers: Sequence[str], results: Results) -> str:
             for finding in outcome.findings
         ]
         hold = sum(finding.holds for finding in findings)
+        figured = [finding for finding in findings if finding.agrees is not None]
         rows.append(
             f'<tr><td><a href="#{key}">{escape(PAPERS[key].title)}</a></td><td class="number">{len(findings)}</td>'
             f'<td class="number good">{hold}</td><td class="number{" bad" if hold < len(findings) else ""}">'
-            f"{len(findings) - hold}</td></tr>"
+            f'{len(findings) - hold}</td><td class="number">{len(figured)}</td>'
+            f'<td class="number">{sum(finding.agrees is True for finding in figured)}</td></tr>'
         )
-    head = "<tr><th>paper</th><th>claims</th><th>hold</th><th>do not</th></tr>"
+    heads = ("paper", "claims", "hold", "do not", "with a figure", "agree")
+    head = f"<tr>{''.join(f'<th>{name}</th>' for name in heads)}</tr>"
     return f'<table class="count"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
 
 
@@ -173,24 +182,30 @@ def section(experiment: Experiment, found: ExperimentOutcome) -> list[str]:
 
 
 def claim_table(findings: Sequence[Finding]) -> str:
-    head = "<tr><th></th><th>claim</th><th>claimed</th><th>got</th></tr>"
+    head = "<tr><th></th><th>claim</th><th>claimed</th><th>got</th><th>figures</th></tr>"
     return f'<table class="claims"><thead>{head}</thead><tbody>{"".join(map(claim_row, findings))}</tbody></table>'
 
 
-def claim_row(one: Finding) -> str:
+def claim_row(finding: Finding) -> str:
     mark = (
         '<span class="good" title="holds">✓</span>'
-        if one.holds
+        if finding.holds
         else '<span class="bad" title="does not hold">✗</span>'
     )
-    text = f"{escape(one.claim)}<small>{escape(one.where)}{'. Rule: ' + escape(one.rule) if one.rule else ''}</small>"
-    if one.why:
-        style, begins = ("note", "") if one.holds else ("why", "Why not: ")
-        text += f'<small class="{style}">{begins}{escape(one.why)}</small>'
-    kind = ' class="holds"' if one.holds else ""
+    agrees = {True: "agrees", False: "differs", None: "–"}[finding.agrees]
+    rule = f". Rule: {escape(finding.rule)}" if finding.rule else ""
+    text = f"{escape(finding.claim)}<small>{escape(finding.where)}{rule}</small>"
+    if finding.reason:
+        begins = "Why the figures differ" if finding.holds else "Why not"
+        text += (
+            f'<small class="{"note" if finding.holds else "why"}">{begins}: {escape(finding.reason)}</small>'
+        )
+    if finding.note:
+        text += f'<small class="note">{escape(finding.note)}</small>'
+    kind = ' class="holds"' if finding.holds else ""
     return (
-        f'<tr{kind}><td>{mark}</td><td>{text}</td><td data-is="claimed">{escape(one.claimed)}</td>'
-        f'<td data-is="got">{escape(one.got)}</td></tr>'
+        f'<tr{kind}><td>{mark}</td><td>{text}</td><td data-is="claimed">{escape(finding.claimed)}</td>'
+        f'<td data-is="got">{escape(finding.got)}</td><td data-is="figures">{agrees}</td></tr>'
     )
 
 

@@ -1,8 +1,8 @@
 """Experiments of Sharaf's thesis (§3.8, §4.5): comparisons of its policies on its testbed in virtual time.
 
 All claims compare two runs on the same tuples: a figure is lower under one policy than under another policy by some
-percent. A claim holds if the order is right and at least half of the claimed saving is found. The thesis replays an hour of
-wide-area packets; here ON/OFF periods of heavy-tailed length stand for it. The larger the bursts, the more a policy saves.
+percent. A claim holds if the order is right. The thesis replays an hour of wide-area packets; here ON/OFF periods of heavy-tailed
+length stand for it. The larger the bursts, the more a policy saves.
 
 Quick forms have fewer queries and seconds, and only one utilisation.
 """
@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding, PaperFigure
 from configs.classes.policies import policy_of
 from configs.scenario.scenario import Claim, Scenario, load_scenario
 from sim.outcome.results import results
 from sim.run.offered_load import scaled_plan
 from sim.simulation import Simulation
 
-# Minimum part of a claimed saving that must be found for a claim to hold.
-SAVED_LEAST = 0.5
-UTILISATIONS = (0.5, 0.7, 0.9, 0.97)
+UTILISATIONS = (0.5, 0.7, 0.95, 0.97)
 
 Answer = Mapping[str, Any]
 Changes = Mapping[str, Any]
@@ -56,8 +54,28 @@ class Testbed:
             }
         )
 
+    def with_bursts(self, count: int) -> Testbed:
+        """Return the testbed of freshness with bursts in the first `count` of its streams, and single tuples in the others."""
+        (class_,) = load_scenario(self.preset).classes
+        burst, single = class_.streams["tuples1"], class_.streams["tuples10"]
+        streams = {name: burst if place < count else single for place, name in enumerate(class_.streams)}
+        return StreamsTestbed(self.preset, self.network, self.scenario, streams)
+
     def claims(self) -> Sequence[Claim]:
         return load_scenario(self.preset).claims
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTestbed(Testbed):
+    """Testbed with other streams than the preset."""
+
+    streams: Changes
+
+    def settings(self, policy: str, load: float | None = None) -> Scenario:
+        settings = Testbed.settings(self, policy, load)
+        (class_,) = settings.classes
+        classes = (class_.model_copy(update={"streams": dict(self.streams)}),)
+        return settings.model_copy(update={"classes": classes})
 
 
 def of(answer: Answer, metric: str) -> float:
@@ -71,27 +89,53 @@ def saved(less: float, more: float) -> float:
     return 100 * (1 - less / more)
 
 
-def found_of(claim: Claim, got: float, why: str = "") -> Finding:
-    """Compare a claim with the measured saving of `got` percent, and return the finding."""
-    order, enough = got > 0, got >= SAVED_LEAST * claim.by_pct
-    # The known reasons explain only savings that are too small. They never explain a reversed order of two policies.
-    reason = why if order and not enough else ""
+def saving_finding(claim: Claim, got: float, words: str = "", why: str = "") -> Finding:
+    """Compare a claim with the measured saving of `got` percent, and return the finding; `words` are added to the claim.
+
+    The known reasons explain only savings of another size. They never explain a reversed order of two policies.
+    """
     return Finding(
         where=claim.source.removeprefix("Sharaf "),
-        claim=f"{claim.metric}: {claim.policy} below {claim.below}",
+        claim=f"{WORDS[claim.metric]}{words}: {spelled(claim.policy)} is below {spelled(claim.below)}",
         claimed=f"−{claim.by_pct:g}%",
-        got=f"{-got:+.0f}%".replace("-", "−"),
-        holds=order and enough,
-        why=reason,
-        rule="lower, by at least half of what is claimed",
+        got=percent(-got),
+        holds=got > 0,
+        why=why if got > 0 else "",
+        rule="lower",
+        figures=(PaperFigure(claim.by_pct, got),),
     )
+
+
+WORDS: Mapping[str, str] = {
+    "response_ms.mean": "mean response time",
+    "response_ms.max": "maximum response time",
+    "response_ms.l2": "ℓ2 norm of response times",
+    "slowdown.mean": "mean slowdown",
+    "slowdown.max": "maximum slowdown",
+    "slowdown.l2": "ℓ2 norm of slowdowns",
+    "staleness.mean": "mean staleness",
+    "memory.mean": "mean memory",
+}
+
+
+def spelled(policy: str) -> str:
+    """Return the name of a policy as the thesis writes it, with its settings."""
+    kind, _, settings = policy.partition(":")
+    return (
+        f"{kind.upper()} with {settings.replace('beta=', 'β = ').replace('=', ' = ')}"
+        if settings
+        else kind.upper()
+    )
+
+
+def percent(change: float) -> str:
+    return f"{change:+.0f}%".replace("-", "−")
 
 
 def by_claims(testbed: Testbed, answers: Mapping[str, Answer]) -> list[Finding]:
     return [
-        found_of(
-            claim,
-            saved(of(answers[claim.policy], claim.metric), of(answers[claim.below], claim.metric)),
+        saving_finding(
+            claim, saved(of(answers[claim.policy], claim.metric), of(answers[claim.below], claim.metric))
         )
         for claim in testbed.claims()
     ]
@@ -122,7 +166,7 @@ def charts_of(
 
 # --- the policies (§3.8.1) ------------------------------------------------------------------------------
 
-QOS_POLICIES = ("rr", "fcfs", "srpt", "hr", "hnr", "lsf", "brt", "bsd")
+QOS_POLICIES = ("rr", "fcfs", "srpt", "hr", "hnr", "lsf", "brt", "bsd", "chain")
 QOS_CHARTS = {
     "slowdown.mean": ("Average slowdown (Fig. 7)", "slowdown"),
     "response_ms.mean": ("Average response time (Fig. 8)", "ms"),
@@ -130,6 +174,7 @@ QOS_CHARTS = {
     "slowdown.max": ("Maximum slowdown", "slowdown"),
     "slowdown.l2": ("ℓ2 norm of slowdowns", "slowdown"),
     "response_ms.l2": ("ℓ2 norm of response times", "ms"),
+    "memory.mean": ("Memory (Fig. 25)", "queued tuples"),
 }
 
 
@@ -148,7 +193,78 @@ def over_utilisation(
 def qos(quick: bool) -> ExperimentOutcome:
     testbed = Testbed("sharaf-qos", {"queries": 100} if quick else {}, {"seconds": 30.0} if quick else {})
     answers, more = over_utilisation(testbed, QOS_POLICIES, 0.97, quick)
-    return ExperimentOutcome(tuple(by_claims(testbed, answers)), charts_of(answers, QOS_CHARTS, more))
+    findings = [*by_claims(testbed, answers), *top_findings(answers)]
+    if more:
+        findings += lower_findings(more)
+    return ExperimentOutcome(tuple(findings), charts_of(answers, QOS_CHARTS, more))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Claim of the thesis that a metric of one policy is a factor of that of another policy."""
+
+    where: str
+    metric: str
+    policy: str
+    other: str
+    factor: float
+
+    def finding(self, answers: Mapping[str, Answer], words: str = "", why: str = "") -> Finding:
+        """Return the finding; `words` are added to the claim, for example to name the utilisation."""
+        factor = of(answers[self.policy], self.metric) / of(answers[self.other], self.metric)
+        above = self.factor > 1
+        # A small change is printed as a percentage, and compared as a percentage.
+        small = self.factor < 1.5
+        pair = (100 * (self.factor - 1), 100 * (factor - 1)) if small else (self.factor, factor)
+        claimed, got = (percent(value) if small else f"{value:.3g} times" for value in pair)
+        holds = (factor > 1) == above
+        return Finding(
+            where=self.where,
+            claim=f"{WORDS[self.metric]}{words}: {spelled(self.policy)} is {'above' if above else 'below'} {spelled(self.other)}",
+            claimed=claimed,
+            got=got,
+            holds=holds,
+            why=why if holds else "",
+            rule="higher" if above else "lower",
+            figures=(PaperFigure(*pair),),
+        )
+
+
+# Claims at utilisation 0.97, next to those of the preset.
+AT_TOP = (
+    Comparison("§3.8.1.3", "response_ms.mean", "fcfs", "hr", 6.3),
+    Comparison("§3.8.2, Fig. 26", "slowdown.mean", "chain", "hnr", 3.0),
+    Comparison("§3.8.2, Fig. 26", "slowdown.l2", "chain", "bsd", 2.2),
+    Comparison("§3.8.2, Fig. 26", "memory.mean", "hnr", "chain", 2.0),
+    Comparison("§3.8.2, Fig. 26", "memory.mean", "bsd", "chain", 1.85),
+    Comparison("§3.8.2, Fig. 25", "memory.mean", "hnr", "hr", 1 - 0.22),
+    Comparison("§3.8.2, Fig. 25", "memory.mean", "bsd", "hnr", 1 - 0.13),
+)
+# Claims at lower utilisations.
+LOWER: Mapping[float, Sequence[Comparison]] = {
+    0.7: (
+        Comparison("§3.8.1.1", "slowdown.mean", "hnr", "rr", 1 - 0.74),
+        Comparison("§3.8.1.1", "slowdown.mean", "hnr", "srpt", 1 - 0.51),
+        Comparison("§3.8.1.1", "slowdown.mean", "hnr", "hr", 1 - 0.18),
+        Comparison("§3.8.1.2", "response_ms.mean", "hnr", "hr", 1.04),
+    ),
+    0.95: (
+        Comparison("§3.8.1.5, Fig. 11", "slowdown.max", "bsd", "hnr", 1 - 0.44),
+        Comparison("§3.8.1.5, Fig. 11", "slowdown.mean", "bsd", "lsf", 1 - 0.80),
+    ),
+}
+
+
+def top_findings(answers: Mapping[str, Answer]) -> list[Finding]:
+    return [comparison.finding(answers) for comparison in AT_TOP]
+
+
+def lower_findings(more: Mapping[float, Mapping[str, Answer]]) -> list[Finding]:
+    return [
+        comparison.finding(more[load], f" at utilisation {load:g}")
+        for load, comparisons in LOWER.items()
+        for comparison in comparisons
+    ]
 
 
 # --- freshness (§4.5) -----------------------------------------------------------------------------------
@@ -160,6 +276,10 @@ PRICE = (
     "0.8, +74% at 0.95, +126% at 0.98), with any number of bursty streams, and with one or all tuples processed per decision. No load gives "
     "both figures of the thesis: its +23% is found at a low load; its staleness (16% under HR, here 9%; −40%) is found under overload (at "
     "1.05: 16%, −41%)"
+)
+STALER_HR = (
+    "under HR, outputs are stale for 9% of the time here, and for 16% in the thesis. The thesis's figures are found under overload: at "
+    "utilisation 1.05, HR has 16% and FAS 41% less"
 )
 GREATER_BETA = (
     "the same trade-off is found, but at β = 0.5: −17% staleness for +13% response time in 40 s (β = 0.75: −24% for +39%). With β = 0.25, 3% "
@@ -183,16 +303,17 @@ def qod(quick: bool) -> ExperimentOutcome:
         )
         fresher = saved(of(answers[name], "staleness.mean"), of(hr, "staleness.mean"))
         slower = -saved(of(answers[name], "response_ms.mean"), of(hr, "response_ms.mean"))
-        findings.append(found_of(claim, fresher, GREATER_BETA if "beta" in name else ""))
+        findings.append(saving_finding(claim, fresher, why=GREATER_BETA if "beta" in name else STALER_HR))
         findings.append(
             Finding(
                 where="§4.5.2",
-                claim=f"response_ms.mean: {name} above hr",
-                claimed=f"+{slower_pct:g}%",
-                got=f"{slower:+.0f}%".replace("-", "−"),
-                holds=0 < slower <= slower_pct / SAVED_LEAST,
-                why="" if slower <= slower_pct / SAVED_LEAST else PRICE,
-                rule="slower, by at most twice what is claimed",
+                claim=f"{WORDS['response_ms.mean']}: {spelled(name)} is above HR",
+                claimed=percent(slower_pct),
+                got=percent(slower),
+                holds=slower > 0,
+                why=GREATER_BETA if "beta" in name else PRICE,
+                rule="higher",
+                figures=(PaperFigure(slower_pct, slower),),
             )
         )
     trade = [
@@ -209,6 +330,66 @@ def qod(quick: bool) -> ExperimentOutcome:
         "response_ms.mean": ("Average response time (Fig. 37)", "ms"),
     }
     return ExperimentOutcome(tuple(findings), (*charts_of(answers, metrics, more), betas))
+
+
+def bursty(quick: bool) -> ExperimentOutcome:
+    """Compare the staleness of FAS and HR when five or all of the ten streams come in bursts (§4.5.4)."""
+    testbed, fresher = Testbed("sharaf-qod", {}, {"seconds": 15.0 if quick else 300.0}), {}
+    for count in (5, 10):
+        stale = {
+            name: of(testbed.with_bursts(count).ran(name, 0.95), "staleness.mean") for name in ("hr", "fas")
+        }
+        fresher[count] = saved(stale["fas"], stale["hr"])
+    return ExperimentOutcome(
+        (
+            Finding(
+                "§4.5.4, Fig. 42",
+                "FAS is fresher than HR if all ten streams come in bursts",
+                "−22%",
+                percent(-fresher[10]),
+                fresher[10] > 0,
+                rule="lower mean staleness",
+                figures=(PaperFigure(22.0, fresher[10]),),
+            ),
+            Finding(
+                "§4.5.4, Fig. 42",
+                "FAS gains less over HR if all ten streams come in bursts than if five do",
+                "−22%, −40%",
+                f"{percent(-fresher[10])}, {percent(-fresher[5])}",
+                fresher[10] < fresher[5],
+                rule="less reduction of the mean staleness",
+            ),
+        )
+    )
+
+
+# --- selectivities (§3.8.1.9) ---------------------------------------------------------------------------
+
+# The thesis does not give the utilisation of this experiment.
+SELECTIVITY_LOAD = 0.97
+EQUAL_COSTS = (
+    "with equal costs, T is the same for all queries, so HR and HNR have the same order by the thesis's own definitions, and their figures are equal "
+    "here. The thesis prints different figures for them and does not explain the difference"
+)
+
+
+def selectivity(quick: bool) -> ExperimentOutcome:
+    """Compare ℓ2 norms of slowdowns if all operators cost the same, by the maximum selectivity (Fig. 15)."""
+    findings, lines = [], dict[str, list[tuple[float, float]]]()
+    for most, claims in ((0.5, {"hr": 0.44, "hnr": 0.19}), (1.0, {"hr": 0.61, "hnr": 0.27})):
+        network = {"cost_classes": 1, "selectivity_max": most} | ({"queries": 60} if quick else {})
+        testbed = Testbed("sharaf-qos", network, {"seconds": 20.0} if quick else {})
+        answers = {name: testbed.ran(name, SELECTIVITY_LOAD) for name in ("hr", "hnr", "bsd")}
+        for name, answer in answers.items():
+            lines.setdefault(name, []).append((most, of(answer, "slowdown.l2")))
+        findings += [
+            Comparison("§3.8.1.9, Fig. 15", "slowdown.l2", "bsd", other, 1 - less).finding(
+                answers, f" with equal costs and selectivities up to {most:g}", EQUAL_COSTS
+            )
+            for other, less in claims.items()
+        ]
+    chart = Chart("ℓ2 norm of slowdowns (Fig. 15)", "maximum selectivity", "slowdown", lines=lines)
+    return ExperimentOutcome(tuple(findings), (chart,))
 
 
 # --- shared operators (§3.8.4) --------------------------------------------------------------------------
@@ -267,7 +448,7 @@ def adaptive(quick: bool) -> ExperimentOutcome:
         kind: {std: ratio(kind, std) for std in ((5.0,) if quick else (5.0, 15.0, 25.0))} for kind in metrics
     }
     findings = [
-        learning(f"{metrics[kind]}: {kind}", std, claimed, ratios[kind][std])
+        learning(f"{WORDS[metrics[kind]]} under {spelled(kind)}", std, claimed, ratios[kind][std])
         for kind, std, claimed in (
             ("hr", 5.0, 10.0),
             ("hnr", 5.0, 15.0),
@@ -294,20 +475,15 @@ def adaptive(quick: bool) -> ExperimentOutcome:
 
 
 def learning(what: str, std: float, claimed: float, got: float) -> Finding:
-    # At least half of the claimed saving must be found, as for other claims.
-    enough = 100 - got >= SAVED_LEAST * (100 - claimed)
-    if enough:
-        why = RANGES_ANYWHERE if std == 5.0 else ""
-    else:
-        why = WIDE if std == 25.0 and got < 100 else ""
     return Finding(
         where="§3.8.5, Fig. 32",
         claim=f"{what} with measured selectivities, as a part of that with assumed selectivities, at σ = {std:g}",
         claimed=f"{claimed:g}%",
         got=f"{got:.0f}%",
-        holds=enough,
-        why=why,
-        rule="at least half of the claimed saving",
+        holds=got < 100,
+        why=(RANGES_ANYWHERE if std == 5.0 else WIDE) if got < 100 else "",
+        rule="below 100%",
+        figures=(PaperFigure(claimed, got),),
     )
 
 
@@ -319,21 +495,7 @@ def busy(testbed: Testbed) -> Testbed:
     arrivals = stream_input.arrivals.model_copy(update={"rate": 20 * stream_input.arrivals.mean_rate()})
     streams = {stream: stream_input.model_copy(update={"arrivals": arrivals})}
     load = base.load.model_copy(update={"cycle_ms": 100.0})
-    classes = (class_.model_copy(update={"streams": streams}),)
-    return BusyTestbed(testbed.preset, testbed.network, testbed.scenario, {"classes": classes, "load": load})
-
-
-@dataclass(frozen=True, slots=True)
-class BusyTestbed(Testbed):
-    """Testbed with different streams and load settings than the preset."""
-
-    base: Changes
-
-    def settings(self, policy: str, load: float | None = None) -> Scenario:
-        settings = Testbed.settings(self, policy, load)
-        (class_,), (other,) = settings.classes, self.base["classes"]
-        classes = (class_.model_copy(update={"streams": other.streams}),)
-        return settings.model_copy(update={"classes": classes, "load": self.base["load"]})
+    return StreamsTestbed(testbed.preset, testbed.network, {**testbed.scenario, "load": load}, streams)
 
 
 # --- clusters (§3.8.3) ----------------------------------------------------------------------------------
@@ -344,6 +506,12 @@ DEAR_LOOKS = (
     "long are in clusters of low priority. That takes 3% of the processor with 250 queries and 1.5% with the thesis's 500, while only 5% "
     "are idle. With 500 queries the result is +11% in 12 s and +30% in 100 s; at a quarter of the cost, it is +8% and +11%. Bursts are not "
     "the reason: with single tuples it is +21%"
+)
+
+
+NAIVE_OVERLOAD = (
+    "naive BSD cannot keep up at all, so the figure grows with the length of the run: with 250 queries, it is +33,000% after 6 s, +62,000% after "
+    "12 s and +93,000% after 24 s. The thesis does not give the length"
 )
 
 
@@ -408,16 +576,17 @@ def clusters(quick: bool) -> ExperimentOutcome:
     findings = (
         Finding(
             where="§3.8.3, Fig. 27",
-            claim="ℓ2 of slowdown: bsd in 12 logarithmic clusters above bsd with free decisions",
+            claim="ℓ2 norm of slowdowns: BSD in 12 logarithmic clusters is above BSD with free decisions",
             claimed="+5%",
             got=f"{above:+.0f}%; {alone:+.0f}% if decisions in clusters are free too",
-            holds=above <= 5 / SAVED_LEAST,
-            why="" if above <= 5 / SAVED_LEAST else DEAR_LOOKS,
-            rule="at most 10% above",
+            holds=ideal <= logarithmic[12] < hnr,
+            why=DEAR_LOOKS,
+            rule="above bsd with free decisions, and below hnr",
+            figures=(PaperFigure(5.0, above),),
         ),
         Finding(
             "§3.8.3, Fig. 27",
-            "ℓ2 of slowdown: bsd in 12 uniform clusters is worse than in 12 logarithmic clusters",
+            "ℓ2 norm of slowdowns: BSD in 12 uniform clusters is worse than in 12 logarithmic clusters",
             "far above",
             f"{uniform[12] / logarithmic[12]:.1f} times",
             uniform[12] > 2 * logarithmic[12],
@@ -425,11 +594,13 @@ def clusters(quick: bool) -> ExperimentOutcome:
         ),
         Finding(
             "§3.8.3, Fig. 28",
-            "ℓ2 of slowdown: naive bsd above bsd with free decisions; each technique lowers it",
+            "ℓ2 norm of slowdowns: naive BSD is above BSD with free decisions; each technique lowers it",
             "+6470%",
             f"{100 * (bars['naive'] / ideal - 1):+,.0f}%",
             list(bars.values()) == sorted(bars.values(), reverse=True) and bars["naive"] > 10 * ideal,
             rule="each technique lowers it, and naive bsd has more than ten times the norm of bsd with free decisions",
+            figures=(PaperFigure(6470.0, 100 * (bars["naive"] / ideal - 1)),),
+            why=NAIVE_OVERLOAD,
         ),
     )
     norms = ClusterNorms(ideal=ideal, hnr=hnr, logarithmic=logarithmic, uniform=uniform, steps=bars)
@@ -458,23 +629,18 @@ def cluster_charts(norms: ClusterNorms) -> tuple[Chart, ...]:
 # --- window joins (§3.8.1.12) ---------------------------------------------------------------------------
 
 
+JOINS = "the saving grows with the length of the run: with 100 queries it is −14% after 25 s and −26% after 100 s. The thesis does not give the length"
+
+
 def joins(quick: bool) -> ExperimentOutcome:
     base = Testbed("sharaf-joins", {"queries": 100} if quick else {}, {"seconds": 25.0 if quick else 200.0})
     answers, more = over_utilisation(base, ("rr", "fcfs", "hr", "hnr", "bsd"), 0.9, quick)
     better = saved(of(answers["bsd"], "slowdown.l2"), of(answers["hnr"], "slowdown.l2"))
-    findings = [found_of(base.claims()[0], better)]
+    words = " of window joins at utilisation 0.9"
+    findings = [saving_finding(base.claims()[0], better, words, JOINS)]
     for other, claimed in (("rr", 17.0), ("fcfs", 15.0)):
-        times = of(answers[other], "slowdown.l2") / of(answers["bsd"], "slowdown.l2")
-        findings.append(
-            Finding(
-                "§3.8.1.12, Fig. 21",
-                f"slowdown.l2 of window joins at utilisation 0.9: {other} over bsd",
-                f"{claimed:g} times",
-                f"{times:.0f} times",
-                times >= SAVED_LEAST * claimed,
-                rule="at least half of the claimed factor",
-            )
-        )
+        comparison = Comparison("§3.8.1.12, Fig. 21", "slowdown.l2", other, "bsd", claimed)
+        findings.append(comparison.finding(answers, words, JOINS))
     metrics = {"slowdown.l2": ("ℓ2 norm of slowdowns of window joins (Fig. 21)", "slowdown")}
     return ExperimentOutcome(tuple(findings), charts_of(answers, metrics, more))
 
@@ -491,7 +657,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "sharaf-qos",
         "Level-2 policies, each by its own objective",
         qos,
-        f"{TESTBED}; charts show lower utilisations too. Quick: 100 queries, 30 s.",
+        f"{TESTBED}; charts show lower utilisations too. Quick: 100 queries, 30 s. Bursts are not the cause of RR's higher slowdown: in the quick form "
+        "with Poisson arrivals, HNR is 96% below RR, and at utilisation 0.7, 93%; queries in round robin instead of operators change nothing.",
     ),
     Experiment(
         "sharaf",
@@ -502,10 +669,26 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         "sharaf",
+        "sharaf-bursts",
+        "Freshness by the number of bursty streams",
+        bursty,
+        "250 queries as in §4.5 (preset sharaf-qod) at utilisation 0.95, 300 s (quick: 15 s). Tuples of bursty streams come ten at a time.",
+    ),
+    Experiment(
+        "sharaf",
+        "sharaf-selectivity",
+        "Selectivities with equal costs",
+        selectivity,
+        "The queries of `sharaf-qos` with equal costs, and selectivities from 0.1 to 0.5 or 1. The thesis does not give the utilisation; it "
+        "is 0.97 here, for 200 s. Quick: 60 queries, 20 s.",
+    ),
+    Experiment(
+        "sharaf",
         "sharaf-sharing",
         "Operators that ten queries share",
         sharing,
-        f"{TESTBED}; random groups of ten share their select (preset sharaf-shared). Quick: 200 queries, 20 s.",
+        f"{TESTBED}; random groups of ten share their select (preset sharaf-shared). Quick: 200 queries, 20 s. The load is not the cause of the greater "
+        "savings: in the quick form at utilisation 0.5, they are −35%, −32%, −54%, −51%, −54%, −52%.",
     ),
     Experiment(
         "sharaf",

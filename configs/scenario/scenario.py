@@ -383,6 +383,7 @@ PolicyMetric = Literal[
     "memory.mean",
     "memory.max",
     "staleness.mean",
+    "unevenness.mean",
     "tardiness.mean_ms",
 ]
 """Metric by which level-2 policies are compared; lower values are better."""

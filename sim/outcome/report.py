@@ -121,6 +121,7 @@ ANSWERS = (
     "worth",
     "missed deadlines",
     "stale",
+    "uneven",
     "tardy",
     "mean tardiness",
 )
@@ -131,8 +132,8 @@ def answers(run: Outcome) -> list[str]:
     classes = run.classes
     parts = [
         '<p class="dim">Slowdown: response time divided by the time that an answer takes in an idle system. Worth: utility by response '
-        "time, at most 1. Stale: part of the time for which an output was behind its input. Tardy: part of the window answers that came "
-        "after their deadline.</p>",
+        "time, at most 1. Stale: part of the time for which an output was behind its input. Uneven: standard deviation of the answers per "
+        "second, divided by their mean; 0 if answers come evenly. Tardy: part of the window answers that came after their deadline.</p>",
         table(("class", *ANSWERS), [class_row(class_) for class_ in classes]),
     ]
     for class_ in classes:
@@ -152,7 +153,9 @@ def answers(run: Outcome) -> list[str]:
 
 
 def class_row(one: Mapping[str, Any]) -> str:
-    means = {name: (one[name] or {}).get("mean") for name in ("slowdown", "utility", "staleness")}
+    means = {
+        name: (one[name] or {}).get("mean") for name in ("slowdown", "utility", "staleness", "unevenness")
+    }
     figures = {**one, **means, "missed": (one["utility"] or {}).get("missed")}
     return answers_row(html.escape(one["name"]), figures, one["response_ms"]["mean"])
 
@@ -175,6 +178,7 @@ def answers_row(name: str, figures: Mapping[str, Any], mean_ms: float) -> str:
         "–" if figures["utility"] is None else f"{figures['utility']:.3f}",
         "–" if missed is None else f"{missed:,}" + (f" ({missed / count:.1%})" if missed and count else ""),
         "–" if figures["staleness"] is None else f"{figures['staleness']:.1%}",
+        "–" if figures.get("unevenness") is None else numbers.figure(figures["unevenness"]),
         f"{late['tardy'] / late['due']:.1%}" if late["due"] else "–",
         numbers.duration(late["mean_ms"]) if late["due"] else "–",
     )

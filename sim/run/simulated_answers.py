@@ -1,4 +1,4 @@
-"""Quality of a simulated class's answers: response times, slowdown, utility, staleness and tardiness.
+"""Quality of a simulated class's answers: response times, slowdown, utility, staleness, tardiness and unevenness.
 
 The figures of each query have the names of the live system (`services.watch.quality`).
 """
@@ -17,6 +17,7 @@ from configs.classes.utility import UtilityGraph
 from loadshed.cycle import OutputCycle
 from loadshed.responses import ResponseStatistics
 from loadshed.staleness import OutputStaleness
+from loadshed.steadiness import OutputSteadiness
 from loadshed.tardiness import AnswerTardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.operators.network import Estimate, Network
@@ -56,6 +57,7 @@ class QueryAnswers:
     """True if the query's answers have deadlines."""
     staleness: OutputStaleness = field(default_factory=lambda: OutputStaleness(0.0))
     tardiness: AnswerTardiness = field(default_factory=AnswerTardiness)
+    steadiness: OutputSteadiness = field(default_factory=OutputSteadiness)
     slowdown: float = 0.0
     """Sum of the slowdowns of all answers."""
 
@@ -109,6 +111,7 @@ class SimulatedAnswers:
         if slack_s is not None:
             query.tardiness.add_array(np.array(times), slack_s)
         query.staleness.served(out, stamp)
+        query.steadiness.answered(len(out), stamp)
 
     @staticmethod
     def _respond(
@@ -166,6 +169,11 @@ class SimulatedAnswers:
         shares = [query.staleness.share(now) for query in self.queries.values()]
         return {"mean": self._by_weight(shares), "max": max(shares)}
 
+    def unevenness(self, now: float) -> dict[str, float]:
+        """Return how unevenly the answers of queries come: the mean over all queries, and the maximum."""
+        values = [query.steadiness.unevenness(now) for query in self.queries.values()]
+        return {"mean": mean(values), "max": max(values)}
+
     def tardiness(self) -> dict[str, float] | None:
         """Return the tardiness of answers that had a deadline; None if no query has deadlines."""
         accounts = [query.tardiness for query in self.queries.values() if query.is_due]
@@ -192,6 +200,7 @@ class SimulatedAnswers:
                 "utility": query.utility.mean,
                 "missed": query.utility.missed,
                 "staleness": query.staleness.share(now),
+                "unevenness": query.steadiness.unevenness(now),
                 "tardiness": (
                     {"due": tardiness.answers, "tardy": tardiness.tardy, "mean_ms": 1e3 * tardiness.mean_s}
                     if query.is_due

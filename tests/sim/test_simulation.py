@@ -534,6 +534,7 @@ CLASS_KEYS = {
     "response_ms": {"mean": float, "p50": float, "p95": float, "p99": float, "max": float, "l2": float},
     "slowdown": {"mean": float, "max": float, "l2": float},
     "staleness": {"mean": float, "max": float},
+    "unevenness": {"mean": float, "max": float},
     "tardiness": NoneType,
     "share": {"original": float, "mean": float, "last": float},
     "headroom_last": float,
@@ -549,6 +550,7 @@ CLASS_KEYS = {
             "utility": float,
             "missed": int,
             "staleness": float,
+            "unevenness": float,
             "tardiness": NoneType,
         }
     },

@@ -60,6 +60,7 @@ def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
                 "utility": worth,
                 "missed": missed,
                 "staleness": response_s / run.now,
+                "unevenness": 0.0,
             },
             rel=1e-5,
         )
@@ -119,3 +120,17 @@ def test_memory_counts_the_output_size_of_operators() -> None:
     assert found["memory"]["max"] == 6
     # Each tuple takes 1 unit of memory for 100 ms, then 5 units for 100 ms. The second tuple also waits for 50 ms with 1 unit.
     assert found["memory"]["mean"] * run.now == pytest.approx(0.1 + 0.5 + 0.05 + 0.1 + 0.5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "unevenness"), [([second + 0.5 for second in range(10)], 0.0), ([4.5] * 10, 3.0)]
+)
+def test_answers_that_leave_together_are_more_uneven_than_steady_answers(
+    times_s: list[float], unevenness: float
+) -> None:
+    one = tenant("c", {"s": at(*times_s)})
+    run = ran(scenario(one, networks={"n": queries(q=[project(1)])}, train_max=1, adaptive=False))
+    (found,) = results(run, "as configured")["classes"]
+    expected = pytest.approx(unevenness, abs=1e-6)
+    assert found["unevenness"] == {"mean": expected, "max": expected}
+    assert found["queries"]["q"]["unevenness"] == expected

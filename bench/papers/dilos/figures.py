@@ -1,4 +1,4 @@
-"""Functions that compare, format and plot figures of runs."""
+"""Functions that format and plot figures of runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ from collections.abc import Sequence
 
 from bench.papers.claim import Chart
 from bench.papers.dilos.runs import ManagerRuns
-
-# Maximum ratio of two figures that count as about equal.
-ABOUT = 2.0
-
-
-def about(got: float, claimed: float) -> bool:
-    return claimed / ABOUT <= got <= claimed * ABOUT
 
 
 def percents(values: Sequence[float]) -> str:
@@ -31,6 +24,7 @@ def milliseconds(value: float) -> str:
 
 
 def plotted(fare: ManagerRuns, title: str, column: str, label: str, log_y: bool = False) -> Chart:
+    """Return a chart of a figure of each class over time, in the first run."""
     return Chart(
         title,
         "time, s",
@@ -41,7 +35,7 @@ def plotted(fare: ManagerRuns, title: str, column: str, label: str, log_y: bool 
                 for at_s, value in zip(series.at_s, getattr(series, column), strict=True)
                 if value is not None and (value > 0 or not log_y)
             ]
-            for name, series in fare.series.items()
+            for name, series in fare.series[0].items()
         },
         log_y=log_y,
     )

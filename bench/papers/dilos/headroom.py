@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding, figures_of
 from bench.papers.dilos.figures import percents
 from bench.papers.dilos.runs import MACHINE, fared
 from configs.scenario.scenario import load_scenario
@@ -40,6 +40,8 @@ def run_headroom(quick: bool) -> ExperimentOutcome:
                 ", ".join(f"{part:.1%}" for part in closed),
                 all(abs(a - b) < 0.005 for a, b in zip(closed, (1, 0.346, 0.0666), strict=True)),
                 rule="within half a percentage point",
+                figures=figures_of((1.0, 0.346, 0.0666), closed),
+                seeds=0,
             ),
         ),
         (
@@ -51,7 +53,7 @@ def run_headroom(quick: bool) -> ExperimentOutcome:
                     f"from {start:g}": [
                         (at_s, headroom)
                         for at_s, headroom in zip(
-                            fare.series["class1"].at_s, fare.series["class1"].headroom, strict=True
+                            fare.series[0]["class1"].at_s, fare.series[0]["class1"].headroom, strict=True
                         )
                         if headroom is not None
                     ]

@@ -105,4 +105,5 @@ EXPERIMENT = Experiment(
     run_trains,
     "S_c in five runs of 60 s (quick: one run of 20 s), compared with a machine on which calls and turns cost nothing. There, a tuple "
     "always costs as much as in trains of 2.5 tuples, the length of class 1's trains without lending.",
+    seeds=RUNS,
 )

@@ -128,6 +128,7 @@ TIMES = {
 
 OTHERS = {
     "staleness.mean": "staleness",
+    "unevenness.mean": "uneven",
     "utility.lost": "utility lost",
     "utility.missed_pct": "late %",
     "memory.mean": "memory",

@@ -9,9 +9,11 @@ import pytest
 
 from bench.papers import sharaf
 from bench.papers.dilos.redistribution import accounts, criteria_of
-from bench.papers.dilos.runs import NAMES
+from bench.papers.dilos.runs import NAMES, fared
+from bench.papers.dilos.steps import Return, rises_of
 from bench.papers.freshening import polling, solved
 from bench.papers.mavstream import compared
+from configs.scenario.arrivals import StepArrivals
 from sim.outcome.promises import check_promises
 from sim.outcome.results import outcome_of, results
 from sim.simulation import Simulation
@@ -98,23 +100,70 @@ def test_the_check_of_shares_finds_every_redistribution_criterion_that_the_share
 
 def test_the_claim_that_a_problem_is_too_large_fails_only_if_an_exact_solution_is_found() -> None:
     exact, coarse = solved(1000, 1e-11, 0.8), solved(1000, 1e-3, 0.7)
-    assert (exact.holds, bool(exact.why)) == (False, True)
-    assert (coarse.holds, coarse.why) == (True, "")
+    assert (exact.holds, bool(exact.reason)) == (False, True)
+    assert (coarse.holds, coarse.reason) == (True, "")
 
 
-def test_a_claim_loses_its_explanation_when_it_no_longer_holds() -> None:
-    testbed, slow = sharaf.Testbed("sharaf-qos", {}, {}), {"mean": 1.0, "max": 1.0, "l2": 1.0}
-    policies = {name for claim in testbed.claims() for name in (claim.policy, claim.below)}
-    # The figures of two successive policies differ by only one hundredth.
-    answers = {
-        name: {
-            group: {key: value - 0.01 * place for key, value in slow.items()}
-            for group in ("response_ms", "slowdown")
-        }
-        for place, name in enumerate(sorted(policies))
-    }
-    found = sharaf.by_claims(testbed, answers)
-    assert [one.claim for one in found if one.holds or one.why] == []
+@pytest.mark.parametrize(
+    ("saved_pct", "holds", "agrees", "reason"),
+    [
+        (75.0, True, True, ""),
+        (10.0, True, False, "bursts"),
+        (0.0, False, False, ""),
+        (-75.0, False, False, ""),
+    ],
+)
+def test_a_known_reason_explains_a_saving_of_another_size_but_not_a_reversed_order(
+    saved_pct: float, holds: bool, agrees: bool, reason: str
+) -> None:
+    claim = sharaf.Testbed("sharaf-qos", {}, {}).claims()[0]
+    assert (claim.policy, claim.below, claim.by_pct) == ("hnr", "rr", 75)
+    found = sharaf.saving_finding(claim, saved_pct, why="bursts")
+    assert (found.holds, found.agrees, found.reason) == (holds, agrees, reason)
+
+
+@pytest.mark.parametrize(
+    ("factor", "other", "claimed", "got", "holds", "agrees"),
+    [
+        (0.8, 120.0, "−20%", "−17%", True, True),
+        (0.8, 90.0, "−20%", "+11%", False, False),
+        (3.0, 50.0, "3 times", "2 times", True, False),
+        (1.04, 96.0, "+4%", "+4%", True, True),
+    ],
+)
+def test_small_factors_are_compared_as_percentages(
+    factor: float, other: float, claimed: str, got: str, holds: bool, agrees: bool
+) -> None:
+    answers = {"hnr": {"slowdown": {"mean": 100.0}}, "hr": {"slowdown": {"mean": other}}}
+    finding = sharaf.Comparison("§1", "slowdown.mean", "hnr", "hr", factor).finding(answers)
+    assert (finding.claimed, finding.got, finding.holds, finding.agrees) == (claimed, got, holds, agrees)
+
+
+def test_class_1_waits_for_its_share_from_the_step_of_its_load_and_not_from_the_cycle_that_notices_the_step() -> (
+    None
+):
+    scenario = preset("dilos-steps", seconds=8.0)
+    class1 = scenario.classes[0]
+    readings = class1.streams["readings"]
+    # The step at 6.02 s is between two load cycles of 150 ms.
+    steps = StepArrivals.model_validate(
+        {"kind": "steps", "steps": [{"at_s": 0, "rate": 500}, {"at_s": 6.02, "rate": 2100}]}
+    )
+    streams = {**class1.streams, "readings": readings.model_copy(update={"arrivals": steps})}
+    scenario = scenario.model_copy(
+        update={"classes": (class1.model_copy(update={"streams": streams}), *scenario.classes[1:])}
+    )
+    shares: list[tuple[float, float]] = []
+    wait = Return(scenario.original_shares()["class1"], rises_of(scenario))
+
+    def watch(run: Simulation) -> None:
+        shares.append((run.now, run.ring.shares()["class1"]))
+        wait(run)
+
+    fared(scenario, "dilos", 1, [watch])
+    whole_s = next(at_s for at_s, share in shares if at_s > 6.02 and share >= wait.original - 1e-9)
+    assert (wait.since_s, wait.after_s) == ([6.02], [whole_s - 6.02])
+    assert 0 < whole_s - 6.02 <= 0.3
 
 
 def test_an_experiment_gives_the_same_findings_each_time() -> None:

@@ -12,6 +12,8 @@ import pytest
 
 from bench.papers.collection import EXPERIMENTS
 from bench.papers.command import app
+from bench.papers.markdown import PAGE
+from bench.papers.record import RECORD
 from tests.support.checkout import ROOT
 from tests.support.terminal import Terminal, refusal
 
@@ -47,7 +49,9 @@ def test_json_output_of_bench_papers_is_one_object_with_every_claim(papers: Term
         "got",
         "rule",
         "holds",
+        "agrees",
         "why",
+        "note",
     }
 
 
@@ -86,6 +90,19 @@ def test_an_interrupted_run_ends_its_processes_and_leaves_no_traceback(
         signal.signal(signal.SIGALRM, before)
     assert (done.code, done.out, set(active_children()) - others) == (130, "", set())
     assert "Traceback" not in done.err
+
+
+def test_a_quick_run_renews_neither_the_committed_results_nor_the_page(papers: Terminal) -> None:
+    before = [path.read_bytes() for path in (RECORD, PAGE)]
+    assert papers(LEAST, "--quick").code == 0
+    assert [path.read_bytes() for path in (RECORD, PAGE)] == before
+
+
+def test_experiments_that_do_not_end_in_time_are_stopped_and_named(papers: Terminal) -> None:
+    others = set(active_children())
+    done = papers("dilos-sc", "--quick", "--limit-min", "0.01")
+    assert (done.code, set(active_children()) - others) == (1, set())
+    assert done.err == "stopped after 0.01 minutes: dilos-sc\n"
 
 
 @pytest.mark.slow

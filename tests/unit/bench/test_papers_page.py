@@ -1,4 +1,4 @@
-"""Findings about the claims of the papers, as a page, as Markdown and in a terminal: which claims hold, and why others fail."""
+"""Findings about the claims of the papers, as an HTML page and in a terminal: which claims hold or agree, and why others do not."""
 
 import re
 from io import StringIO
@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding, PaperFigure
 from bench.papers.collection import EXPERIMENTS, PAPERS, chosen
 from bench.papers.command import answer, show, summary, unexplained
-from bench.papers.markdown import markdown
 from bench.papers.page import FILE, page, write_page
 from configs.errors import UnknownName
-from tests.support.checkout import ROOT
 from tests.support.report_page import NAMESPACES, Page
 
 HOLDS = Finding("§1", "Lending <helps> & more", "−50%", "−45%", True, rule="at least half of it")
-NOTED = Finding("§4", "It is quick", "1 ms", "2 ms", True, "on another machine")
+NOTED = Finding("§4", "It is quick", "1 ms", "2 ms", True, note="on another machine")
+DIFFERS = Finding("§5", "It is big", "4", "6", True, "it was fed", figures=(PaperFigure(4.0, 6.0),))
+AGREES = Finding("§6", "It is warm", "4", "5", True, "unused", figures=(PaperFigure(4.0, 5.0),))
 FAILS = Finding("§2", "It is free", "0", "3 | 4", False, "the machine [of 2004] is another one", "exactly 0")
 UNEXPLAINED = Finding("§3", "It never sleeps", "never", "once", False)
 LINES = Chart("A line", "time, s", "ms", lines={"a": [(0, 1), (1, 2)], "b": [(0, 2), (1, 1)]}, log_y=True)
@@ -65,11 +65,44 @@ def test_a_page_has_every_claim_with_its_rule_and_every_figure() -> None:
 
 
 def test_only_claims_that_fail_have_a_reason_in_red() -> None:
-    source = page(((experiment("one"), ExperimentOutcome((HOLDS, NOTED, FAILS))),), False)
+    source = page(((experiment("one"), ExperimentOutcome((HOLDS, NOTED, DIFFERS, AGREES, FAILS))),), False)
     assert re.findall(r'<small class="(why|note)">([^<]+)', source) == [
-        ("note", NOTED.why),
+        ("note", NOTED.note),
+        ("note", f"Why the figures differ: {DIFFERS.why}"),
         ("why", f"Why not: {FAILS.why}"),
     ]
+    assert re.findall(r'<td data-is="figures">([^<]+)', source) == ["–", "–", "differs", "agrees", "–"]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "measured", "agrees"),
+    [
+        (100, 75, True),
+        (100, 74, False),
+        (100, 125, True),
+        (100, 126, False),
+        (-4, -5, True),
+        (0, 0, True),
+        (0, 0.1, False),
+    ],
+)
+def test_a_figure_agrees_within_a_quarter_of_the_papers_figure_on_both_sides(
+    claimed: float, measured: float, agrees: bool
+) -> None:
+    finding = Finding("§1", "It grows", "", "", True, figures=(PaperFigure(claimed, measured),))
+    assert (finding.agrees, finding.deviates) == (agrees, not agrees)
+
+
+def test_a_claim_agrees_only_if_all_of_its_figures_do_and_cannot_agree_without_figures() -> None:
+    near, far = PaperFigure(10, 11), PaperFigure(10, 20)
+    assert Finding("§1", "It grows", "", "", True, figures=(near, far)).agrees is False
+    assert Finding("§1", "It grows", "", "", True, figures=(near, near)).agrees is True
+    assert (HOLDS.agrees, FAILS.agrees, HOLDS.deviates, FAILS.deviates) == (None, None, False, True)
+
+
+def test_two_claims_with_the_same_words_are_refused_because_one_would_replace_the_other() -> None:
+    with pytest.raises(ValueError, match=r"each claim needs its own words \(got 'It is quick' 2 times\)"):
+        ExperimentOutcome((NOTED, HOLDS, NOTED))
 
 
 def test_claims_that_fail_are_listed_first_with_their_reasons() -> None:
@@ -122,23 +155,17 @@ def test_the_page_says_that_it_is_from_a_quick_run() -> None:
     assert "Quick form" not in page(RESULTS, False)
 
 
-def test_markdown_has_one_row_per_claim_and_reasons_below() -> None:
-    text = markdown(RESULTS)
-    assert "1 of 2 claims hold." in text
-    assert "| ✓ | Lending <helps> & more (§1) | −50% | −45% |" in text
-    assert r"| **✗** | It is free (§2) | 0 | 3 \| 4 |" in text
-    assert "- ✗ It is free: the machine [of 2004] is another one" in text
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_terminal_shows_claims_and_reasons_within_its_width(width: int) -> None:
     console = Console(width=width, record=True, file=StringIO())
-    for one, found in RESULTS:
+    for one, found in (*RESULTS, (experiment("three"), ExperimentOutcome((DIFFERS, NOTED)))):
         show(console, one, found)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= width
     assert "✗ §2: the machine [of 2004] is another one" in text
-    assert "✗ §3: no reason is known" in text
+    assert "✗ §3: the reason is not known" in text
+    assert "≠ §5: it was fed" in text
+    assert "note §4: on another machine" in text
 
 
 def test_a_claim_that_fails_for_no_known_reason_is_counted_separately() -> None:
@@ -150,7 +177,8 @@ def test_a_claim_that_fails_for_no_known_reason_is_counted_separately() -> None:
         "hold": 1,
         "unexplained": 1,
     }
-    assert "1 does not, for a known reason" in summary([HOLDS, FAILS, UNEXPLAINED])
+    assert "1 does not hold, for a known reason" in summary([HOLDS, FAILS, UNEXPLAINED])
+    assert "2 of 2 claims hold[/], 1 of 2 with figures agree" in summary([DIFFERS, AGREES])
     assert "no reason is known" not in summary([HOLDS, FAILS])
 
 
@@ -167,9 +195,3 @@ def test_experiments_have_unique_names_and_known_papers() -> None:
     assert len({*names, *PAPERS}) == len(names) + len(PAPERS)
     assert {one.paper for one in EXPERIMENTS} <= set(PAPERS)
     assert [one.name for one in EXPERIMENTS if not one.setup] == []
-
-
-def test_the_documentation_describes_every_experiment() -> None:
-    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-    assert [one.name for one in EXPERIMENTS if f"### `{one.name}` {one.title}\n" not in text] == []
-    assert re.findall(r"^### `([^`]+)`", text, re.MULTILINE) == [one.name for one in EXPERIMENTS]
