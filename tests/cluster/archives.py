@@ -34,8 +34,8 @@ COMPILED = "__pycache__"
 
 def files_of(root: Path, names: Iterable[str]) -> list[Path]:
     """Return the files with these names, and the files in the folders with these names."""
-    found = [file for name in names for file in ((root / name), *(root / name).rglob("*")) if file.is_file()]
-    return sorted(file for file in found if COMPILED not in file.parts)
+    paths = [path for name in names for path in (root / name, *(root / name).rglob("*"))]
+    return sorted(path for path in paths if path.is_file() and COMPILED not in path.parts)
 
 
 def names_read(root: Path) -> list[str]:
