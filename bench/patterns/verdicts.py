@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
+from math import inf
 
 import numpy as np
 
@@ -95,6 +96,11 @@ class ShareRecord:
         """Return the share of a class after the last load cycle that ended until `now`."""
         return self.shares[max(0, bisect_right(self.at_s, now) - 1)][name]
 
+    def first_s(self, now: float, name: str, least: float) -> float:
+        """Return the end of the first load cycle from `now` on after which a class has a share of `least`; infinity if it never has."""
+        pairs = zip(self.at_s, self.shares, strict=True)
+        return next((at_s for at_s, shares in pairs if at_s >= now and shares[name] >= least), inf)
+
 
 def judged(number: int, seed: int) -> Verdicts:
     """Run a scenario with a seed, and judge every promise."""
@@ -166,10 +172,17 @@ class Judge:
         original = self._pattern.scenario.original_shares()[name]
         lanes = self._pattern.scenario.lanes
         loads = (work.load(step_s, whole_s), work.load(whole_s, 2 * whole_s - step_s))
-        needed = (1 - SHARE_ERROR) * min(original, min(loads) / lanes)
+        # In long trains, the same tuples may need less work.
+        needed = (1 - SHARE_ERROR) * min(original, min(loads) * work.long_trains / lanes)
         if self._record.at(step_s, name) < needed:
-            share = self._record.at(whole_s, name)
-            broken = f"{name} had {share:.4f} of {needed:.4f} needed, {whole_s - step_s:.2f} s after {step_s:.2f} s"
+            share, after_s = (
+                self._record.at(whole_s, name),
+                self._record.first_s(step_s, name, needed) - step_s,
+            )
+            broken = (
+                f"{name} had {share:.4f} of {needed:.4f} needed, {whole_s - step_s:.2f} s after {step_s:.2f} s; "
+                f"its share was whole after {after_s:.2f} s"
+            )
             self._judge("whole", self._pattern.kinds[name], broken if share < needed else "")
 
     def _judge_order(self, higher: str, lower: str) -> None:
