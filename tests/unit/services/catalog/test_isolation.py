@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from actors.gateway.streams import Streams
@@ -21,6 +23,7 @@ from actors.runtime.run_dirs import RunDirs
 from bench.local_places import LocalPlaces
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import StreamDeclaration, documents_of
+from engine.network.one_time import OneTimeAnswer
 from services.api.routes.results import results_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
@@ -99,6 +102,7 @@ BODIES: Mapping[str, object] = {
     "plan": {"documents": [QUERY]},
     "createKey": {"principal": "made", "scopes": ["ingest:hot"]},
     "tellFeedProgress": {"feeds": [{"feed": "ticks"}]},
+    "ask": {"sql": "SELECT COUNT(*) AS n FROM ticks [RANGE 4 SECONDS]"},
     "postRows": [{"ts": "2026-01-01T00:00:00Z", "value": 1}],
 }
 
@@ -257,6 +261,10 @@ def callers(dirs: RunDirs, tmp_path: Path) -> Iterator[Callers]:
         yield here
 
 
+def answered_once(unit: str, _: str) -> dict[str, OneTimeAnswer]:
+    return {unit: OneTimeAnswer(pa.record_batch({"n": [5]}), (("n", "int64"),), "ticks", 4_000_000)}
+
+
 def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
     """Connect the service to a system in this process, with two classes of which one lends to the other."""
     system = InProcess().declare(declared("acme", 6.0), declared("globex", 3.0))
@@ -275,6 +283,7 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
     service.results = results_of(service, LocalPlaces(dirs), lambda: "")
     stack.callback(service.results.close)
     for tenant in ("acme", "globex"):
+        system.answers_once[tenant] = partial(answered_once, tenant)
         log = ClassLog(dirs.class_log(tenant), 1 << 20)
         stack.callback(log.close)
         log.commit(5)

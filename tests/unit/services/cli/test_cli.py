@@ -206,8 +206,9 @@ def test_the_option_policy_replaces_the_policy_of_every_class(weir: Terminal) ->
             ("[bold]x",),
             (
                 "SCENARIO: there is no preset and no file of this name (got '[bold]x')",
-                "  hint: give a preset's name or the path of a .yaml file; known: dilos-sc, dilos-steps, "
-                "golab-high, golab-low, overload-2x, sharaf-joins, sharaf-qod, sharaf-qos, sharaf-shared, sharaf-tardiness",
+                "  hint: give a preset's name or the path of a .yaml file; known: cost-drift, dilos-sc, "
+                "dilos-steps, golab-high, golab-low, overload-2x, sharaf-joins, sharaf-qod, sharaf-qos, sharaf-shared, "
+                "sharaf-tardiness, stalls",
             ),
         ),
         (
