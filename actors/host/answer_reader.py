@@ -202,8 +202,10 @@ class AnswerReader:
             return low
         while low < high:
             middle = (low + high) // 2
+            number, answered = self._answered(self._log, middle, 1)
+            # The log may have forgotten the frame meanwhile, or no commit may follow the frame. The search then goes on behind the frame.
             # Commits after the removal of the query do not count its answers, so the frame comes before such commits.
-            if self._answered(self._log, middle, 1)[1].get(query, math.inf) <= row:
+            if number < 0 or answered.get(query, math.inf) <= row:
                 low = middle + 1
             else:
                 high = middle
@@ -216,9 +218,9 @@ class AnswerReader:
             # Find the first commit after the removal. Only commits before the removal count the answers of the query.
             while low < high:
                 middle = (low + high) // 2
-                answered = self._answered(self._log, middle, 1)[1]
-                if query in answered:
-                    low, given = middle + 1, answered[query]
+                number, answered = self._answered(self._log, middle, 1)
+                if number < 0 or query in answered:
+                    low, given = middle + 1, answered.get(query, given)
                 else:
                     high = middle
             # The commit of the removal may contain the last answers of the query.
