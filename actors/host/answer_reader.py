@@ -203,7 +203,7 @@ class AnswerReader:
         while low < high:
             middle = (low + high) // 2
             number, answered = self._answered(self._log, middle, 1)
-            # The log may have forgotten the frame meanwhile, or no commit may follow the frame. The search then goes on behind the frame.
+            # If the log has forgotten the frame, or no commit follows the frame, the search continues after the frame.
             # Commits after the removal of the query do not count its answers, so the frame comes before such commits.
             if number < 0 or answered.get(query, math.inf) <= row:
                 low = middle + 1
