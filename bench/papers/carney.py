@@ -449,8 +449,9 @@ def fluctuating(quick: bool) -> ExperimentOutcome:
 
 # --- QoS of scheduling policies when one application is overloaded for the whole run (§4.6.1) ------------
 
-# Load of the overloaded application, and of all other applications together, chosen so that the mean QoS of slope-slack is near that of
-# the thesis, which does not give the loads. Together with calls and decisions, these loads exceed the capacity.
+# Load of the overloaded application, and load of all other applications together.
+# The thesis does not give the loads. With these loads, the mean QoS of slope-slack is near that of the thesis.
+# Together with calls and decisions, the two loads exceed the capacity.
 OVERLOADED, OTHERS_LOAD = 0.6, 0.2
 
 

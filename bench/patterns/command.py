@@ -22,9 +22,9 @@ from configs.errors import InvalidInput
 from services.cli.tables.progress import progress
 from services.cli.tables.sheet import Sheet, screen
 
-# Number of scenarios of a whole check, and least number of judged promises per run of a whole check. With fewer, the scenarios would no longer
-# test the promise.
+# Number of scenarios of a whole check.
 SCENARIOS = 40
+# Least number of judged promises per run of a whole check. With fewer judged promises, the scenarios would no longer test the promise.
 LEAST_PER_RUN = {"shed": 2.0, "late": 1.5, "whole": 0.7, "order": 0.4, "ledger": 1.0}
 
 app = typer.Typer(

@@ -39,8 +39,8 @@ WHOLE_CYCLES = 2
 SHARE_ERROR = 0.02
 # Percentiles of response times are within 1%.
 PERCENTILE_ERROR = 0.01
-# Percentile of the answers that must come within a multiple of the delay target; and part of the tuples that may arrive while the class waits for
-# its lent capacity, if the delay target is shorter than this wait.
+# Each row: a percentile of the answers, the multiple of the delay target within which it must come, and a part of the tuples.
+# At most this part of the tuples may arrive while the class waits for its lent capacity, if the delay target is shorter than this wait.
 LATE = ((0.95, 1.0, 0.02), (0.995, 2.0, 0.002))
 # Loads of overloaded classes are compared in intervals of this length.
 ORDER_BIN_S = 1.5

@@ -62,7 +62,7 @@ from engine.windows.window_schedule import KeptSpan, WindowSchedule
 
 # Maximum number of panes that an answer may combine, which takes about 30 ms.
 PANES_MAX = 5_000
-# Maximum work of combining panes, which takes up to about 50 ms: the bytes of arrays, and the next three numbers.
+# Maximum work of combining panes, which takes up to about 50 ms: the bytes of arrays, and the work of values, sketches and groups.
 WORK_MAX = 64_000_000
 # Work for each listed value, for each byte of a sketch, and for each group of the panes, which must be decoded.
 VALUE_WORK, SKETCH_WORK, GROUP_WORK = 100, 5, 500

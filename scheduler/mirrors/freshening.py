@@ -99,8 +99,8 @@ def refreshes(
 
 def least_frequencies(floors: Floats, changes: Floats) -> Floats:
     """Return the frequency at which the copy of each object has its least freshness, which must be below 1."""
-    # The ratio x of change rate to frequency solves φ·x = 1 − e^(−x). The difference of both sides is concave in x, and is
-    # negative at the start value 1/φ, so Newton's method approaches the solution from above.
+    # The ratio x of change rate to frequency solves φ·x = 1 − e^(−x).
+    # The difference of both sides is concave in x and negative at the start value 1/φ, so Newton's method approaches x from above.
     wanted = floors > 0
     floor = floors[wanted]
     x = 1 / floor
