@@ -33,7 +33,7 @@ READINGS = "CREATE STREAM measured (ts timestamp, sensor int32, WATERMARK FOR ts
 CLASS_FIELDS = {
     *("name", "priority", "delay_target_ms", "offered", "delivered", "shed", "late", "rejected", "failed"),
     *("queued", "loss_pct", "results", "response_ms", "slowdown", "share", "headroom_last", "target_met_pct"),
-    *("memory", "utility", "staleness", "tardiness", "queries"),
+    *("memory", "utility", "staleness", "unevenness", "tardiness", "queries"),
 }
 
 
