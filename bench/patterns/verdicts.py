@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
-from math import inf
+from math import inf, isinf
 
 import numpy as np
 
@@ -179,9 +179,10 @@ class Judge:
                 self._record.at(whole_s, name),
                 self._record.first_s(step_s, name, needed) - step_s,
             )
+            later = "was never whole again" if isinf(after_s) else f"was whole after {after_s:.2f} s"
             broken = (
                 f"{name} had {share:.4f} of {needed:.4f} needed, {whole_s - step_s:.2f} s after {step_s:.2f} s; "
-                f"its share was whole after {after_s:.2f} s"
+                f"its share {later}"
             )
             self._judge("whole", self._pattern.kinds[name], broken if share < needed else "")
 

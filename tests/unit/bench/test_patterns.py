@@ -203,7 +203,7 @@ def test_an_owner_without_its_share_two_load_cycles_after_its_step_is_found() ->
     (finding,) = [
         finding for finding in verdicts_on(busy, quiet, light=(5.02,)).findings if finding.promise == "whole"
     ]
-    assert finding.detail.endswith("0.30 s after 5.02 s; its share was whole after inf s")
+    assert finding.detail.endswith("0.30 s after 5.02 s; its share was never whole again")
 
 
 def test_classes_that_lose_against_their_priorities_are_found() -> None:
