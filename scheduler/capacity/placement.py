@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 ShardName = tuple[str, int]
 
@@ -88,6 +89,8 @@ def place(nodes: Sequence[Node], shards: Sequence[Shard], classes_per_host: int 
             take_in(shard.seat.node, shard)
         elif alive:
             homeless.append(replace(shard, seat=None))
+    # The sums are exact, so a rounding error that depends on the order of the shards cannot decide between two nodes.
+    weight = {name: fsum(shard.weight for shard in there) for name, there in on.items()}
     for shard in sorted(homeless, key=lambda shard: (-shard.weight, shard.name)):
         orders = (
             (siblings[name, shard.class_name], (weight[name] + shard.weight) / node.lanes, name)
